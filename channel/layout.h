@@ -22,7 +22,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 22;
+constexpr uint32_t kVersion = 23;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxTypes = 32;    // of nodes
 constexpr int kMaxRequests = 8;  // requests posted and not yet begun

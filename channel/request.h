@@ -54,7 +54,10 @@ constexpr auto names_of(Draw) { return std::to_array<std::string_view>({"uniform
   X(double, negatives, "pairs: how many are drawn for each") \
   X(uint32_t, redraws, "pairs: of a negative that is an edge of the graph, at most so many") \
   X(Exclude, exclude, "pairs: edges that are not drawn: none, self or reverse") \
-  X(uint32_t, relation, "pairs: whose edges they are")
+  X(uint32_t, relation, "pairs: whose edges they are") \
+  X(bool, unrelated, "pairs: of no relation, but from nodes of source_type to nodes of target_type") \
+  X(uint32_t, source_type, "unrelated pairs: of their sources") \
+  X(uint32_t, target_type, "unrelated pairs: of their targets")
 // clang-format on
 
 struct Request {

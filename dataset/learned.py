@@ -1,4 +1,4 @@
-"""What a run of nodes learns: a task of the data set by its name, or else the splits and labels of the data set."""
+"""What a run learns: a task of the data set by its name, or else the splits and labels of the data set."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -7,7 +7,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.stored_graph import StoredGraph
-from cohort_gnn.dataset.tasks import SPLITS, Task, TaskRows, open_task
+from cohort_gnn.dataset.tasks import SPLITS, LinkRows, Task, TaskRows, open_task
 
 UNKNOWN = {"classification": -1, "regression": np.nan, "multilabel": 255}
 
@@ -54,9 +54,14 @@ def rows_of(task: Task) -> Mapping[str, TaskRows]:
         CohortError: it is one of links.
     """
     if task.kind != "node":
-        hint = "--task link learns the edges of a relation; cohort.LinkNeighborLoader takes pairs and their times"
-        raise CohortError(f"--task {task.name}", "a task with labels of nodes", "one of links", hint)
+        raise CohortError(f"--task {task.name}", "a task with labels of nodes", "one of links", "leave it out")
     return cast(Mapping[str, TaskRows], task.splits)
+
+
+def link_rows_of(task: Task) -> Mapping[str, LinkRows]:
+    """The splits of a task of links."""
+    assert task.kind == "link"
+    return cast(Mapping[str, LinkRows], task.splits)
 
 
 def _rows_of_nodes(values: np.ndarray, nodes: np.ndarray, unknown: float | None = None) -> np.ndarray:

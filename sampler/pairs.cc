@@ -64,7 +64,7 @@ bool all_ascend(const base::CscRef& graph, const Index* indices) {
 int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
   if (node >= type.first && node - type.first < type.count) return node;
   throw base::Error({place, base::format("a node in [{}, {})", type.first, type.first + type.count),
-                     std::to_string(node), "pairs must be of the relation's node types"});
+                     std::to_string(node), "pairs must be of their node types"});
 }
 
 constexpr std::size_t kLeastShared = 1024;  // edges that several threads look for
@@ -93,12 +93,17 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
   base::require(request.relation < relations_.size(), "pairs of a relation of the graph");
   relation_ = static_cast<int>(request.relation);
   const Relation& relation = relations_[request.relation];
+  source_type_ = request.unrelated ? static_cast<int>(request.source_type) : relation.source_type;
+  target_type_ = request.unrelated ? static_cast<int>(request.target_type) : relation.target_type;
+  base::require(std::cmp_less(source_type_, types_.size()) && std::cmp_less(target_type_, types_.size()),
+                "pairs of node types of the graph");
+  base::require(!request.unrelated || request.exclude == channel::Exclude::kNone, "excluded pairs of a relation");
   sources_.clear();
   targets_.clear();
   for (const int64_t position : positions) {
     const int64_t* pair = set.seeds.data() + 2 * position;
-    sources_.push_back(of_type(type(relation.source_type), pair[0], "the source of a pair"));
-    targets_.push_back(of_type(type(relation.target_type), pair[1], "the target of a pair"));
+    sources_.push_back(of_type(sources_type(), pair[0], "the source of a pair"));
+    targets_.push_back(of_type(targets_type(), pair[1], "the target of a pair"));
   }
   draw_negatives(set, positions, request, key);
   times_.clear();
@@ -107,7 +112,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
   if (request.disjoint) {
     seeds_ = sources_;
     seeds_.insert(seeds_.end(), targets_.begin(), targets_.end());
-    const int64_t first_target = relation.source_type == relation.target_type ? std::ssize(sources_) : 0;
+    const int64_t first_target = source_type_ == target_type_ ? std::ssize(sources_) : 0;
     for (int64_t id = 0; id < std::ssize(sources_); ++id) input_id_.push_back(id);
     for (int64_t id = 0; id < std::ssize(targets_); ++id) input_id_.push_back(first_target + id);
     find_times(set, positions, request.negative_mode != channel::NegativeMode::kBinary);
@@ -133,9 +138,9 @@ void PairSeeds::draw_negatives(const SeedSet& set, std::span<const int64_t> posi
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool has_sources = request.negative_mode == channel::NegativeMode::kBinary;
   const bool in_batch = request.negative_mode == channel::NegativeMode::kInBatch;
-  const Relation& relation = relations_[request.relation];
-  const EndNodes of_sources(type(relation.source_type), set.source_weights, set.source_times);
-  const EndNodes of_targets(type(relation.target_type), set.target_weights, set.target_times);
+  const base::CscRef& lists = relations_[request.relation].lists;
+  const EndNodes of_sources(sources_type(), set.source_weights, set.source_times);
+  const EndNodes of_targets(targets_type(), set.target_weights, set.target_times);
   const TargetsOfPairs of_pairs(in_batch ? std::span(targets_) : std::span<int64_t>(), set.target_times,
                                 of_targets.type.first);
   const auto pair_of = [&](int64_t number) {
@@ -159,10 +164,11 @@ void PairSeeds::draw_negatives(const SeedSet& set, std::span<const int64_t> posi
   const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
   for (int64_t number = 0; number < count; ++number) {
     const auto i = static_cast<std::size_t>(number);
-    prefetch_lists(relation.lists, targets, of_targets.type.first, i);
+    if (!request.unrelated) prefetch_lists(lists, targets, of_targets.type.first, i);
     const auto pair = static_cast<std::size_t>(has_sources ? num_pairs + number : pair_of(number));
     const auto is_link = [&] {
-      return (in_batch && targets[i] == targets_[pair]) || is_edge(sources_[pair], targets[i]);
+      const bool is_own = in_batch && targets[i] == targets_[pair];
+      return is_own || (!request.unrelated && is_edge(sources_[pair], targets[i]));
     };
     for (uint32_t attempt = 1; attempt <= request.redraws && is_link(); ++attempt) {
       if (has_sources) sources_[pair] = of_sources.draw(key, number, 0, attempt, time_of(number));
@@ -179,11 +185,10 @@ bool PairSeeds::is_edge(int64_t source, int64_t target) {
 
 // Where the types of both ends differ, all sources come before the first target.
 void PairSeeds::number_endpoints() {
-  const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
   seeds_.clear();
   local_id_.clear();
   for (const int64_t node : sources_) add_endpoint(node, 0);
-  first_target_ = relation.source_type == relation.target_type ? 0 : std::ssize(seeds_);
+  first_target_ = source_type_ == target_type_ ? 0 : std::ssize(seeds_);
   for (const int64_t node : targets_) add_endpoint(node, first_target_);
 }
 
@@ -196,11 +201,10 @@ void PairSeeds::add_endpoint(int64_t node, int64_t first) {
 }
 
 void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs, bool in_trees) {
-  const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
   const std::span<const int64_t> ids = input_id_, all_sources = sources_, all_targets = targets_, seeds = seeds_;
   const auto source_keys = in_trees ? all_sources : ids.subspan(num_pairs, num_pairs);
   const auto target_keys = in_trees ? all_targets : ids.subspan(num_pairs + sources_.size(), num_pairs);
-  const bool is_one_type = relation.source_type == relation.target_type;
+  const bool is_one_type = source_type_ == target_type_;
   const std::span<const int64_t> of_targets = in_trees ? seeds : seeds.subspan(static_cast<std::size_t>(first_target_)),
                                  of_sources = is_one_type ? seeds : seeds.first(seeds.size() - of_targets.size());
   std::vector<dataset::SameEdges> there{{relation_, false}};

@@ -24,7 +24,8 @@
 //
 // The pairs belong to one relation: the sources of pairs and of negatives have its source type, the targets its target
 // type. Reverse edges are in the relations that have its edges in the other direction (dataset/reverses.h); other
-// relations that have its edges are excluded with them.
+// relations that have its edges are excluded with them. Unrelated pairs are no edges: none is excluded for them, and a
+// negative is drawn again only where it is in the batch and has the target of its own pair.
 #pragma once
 
 #include <array>
@@ -89,6 +90,9 @@ class PairSeeds {
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
   void draw_negatives(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
                       base::PhiloxKey key);
+  // Of both ends of the pairs.
+  const NodeRange& sources_type() const { return type(source_type_); }
+  const NodeRange& targets_type() const { return type(target_type_); }
   void number_endpoints();
   void add_endpoint(int64_t node, int64_t first);
   void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);
@@ -111,7 +115,8 @@ class PairSeeds {
   // the answers.
   std::shared_ptr<std::vector<std::optional<bool>>> lists_ascend_;
   std::shared_ptr<std::vector<int>> reverses_;  // [num_relations], as dataset::find_reverses has them; likewise
-  int relation_ = 0;                            // of the pairs
+  int relation_ = 0;                            // of the pairs, unless they are unrelated
+  int source_type_ = 0, target_type_ = 0;       // of both ends of the pairs
   std::vector<int64_t> sources_, targets_;      // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // index in seeds_ of the first seed of the target type

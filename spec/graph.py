@@ -21,7 +21,8 @@ class GraphTypes:
         feature_dims: features of each node type, in the same order; 0: it has none.
         edge_types: (source type, name, target type).
         target: the node type that has labels.
-        relation: whose edges are predicted; None: labels are.
+        relation: whose edges are predicted; of a task of links (source type, its name, target type), which is none of
+            edge_types; None: labels are.
         edge_dims: features of each edge that batches have, by edge type, in the same order; empty: they have none.
         age_spans: of the node types of which a model reads how old nodes are: the greatest age in training, at least 1.
     """

@@ -226,7 +226,7 @@ class RunSpec(SamplerSpec):
         None,
         "node: learn the labels of nodes; link: learn which pairs of nodes have an edge (default: link for a data set"
         " with held-out links, see cohort dataset split-links; otherwise node); NAME: a task of the data set, with"
-        " nodes, times and labels of its own",
+        " nodes, times and labels of its own, or sources, times and targets",
         BATCHES | LOSS | MEMORY,
         metavar="node|link|NAME",
     )
@@ -414,14 +414,14 @@ class TrainerSpec(RunSpec):
     """The member "trainer" of run.json: the options, and what follows from data set and machine.
 
     Attributes:
-        targets: the data set's task, or "link"; see trainer/models/targets.py.
+        targets: the data set's task, or "link", of edges and of a task of links; see trainer/models/targets.py.
         types: of a graph whose types have names; see `graph`.
         edge_dim: features of each edge that batches have, of several edge types the most; 0: none.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
         weights_of_classes: what --class-weights gives each class.
-        task_name: of the data set's task that is learned; None: its splits and labels, or links.
+        task_name: of the data set's task that is learned; None: its splits and labels, or edges as links.
         class_names: of the classes or labels of that task; None: they have none, or columns.json has them.
         in_time: seeds have times, and edges up to these are drawn.
         trees: fields of requests (channel/request.h) for batches in which each seed has a tree of its own; None: seeds
@@ -445,7 +445,7 @@ class TrainerSpec(RunSpec):
     @property
     def graph(self) -> GraphTypes:
         """The types of the graph. Without names of types, the numbers of nodes are not known here."""
-        dims, relation = {NODE_TYPE: self.feature_dim}, EDGE_TYPE if self.task == "link" else None
+        dims, relation = {NODE_TYPE: self.feature_dim}, EDGE_TYPE if self.targets == "link" else None
         return self.types or replace(ONE_OF_EACH, feature_dims=dims, relation=relation, edge_dims=[self.edge_dim])
 
 

@@ -112,8 +112,8 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     data = open_dataset(dataset)
     links = None
     task = learned(data, options.task_name)
-    if options.task == "link":
-        seeds, links = seeds_of_links(data, options)
+    if options.targets == "link":
+        seeds, links = seeds_of_links(data, task, options)
     else:
         seeds = seeds_of_task(task, data.first_node[task.node_type], options.in_time)
     if source.device.type == "cuda":
@@ -136,7 +136,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     by_machine = ranks.gather(predicted(run["sampler"]) if ranks.local_rank == 0 else [])
     expected = None if None in by_machine else [shares for rank_shares in by_machine for shares in rank_shares]
     about = {
-        "baselines": baselines_of(labels_of(task), targets_of(options.targets)),
+        "baselines": {} if task.kind == "link" else baselines_of(labels_of(task), targets_of(options.targets)),
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
@@ -149,10 +149,13 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()
     if ranks.rank == 0 and trainer.scores_of_test is not None and options.max_batches is None:
-        from cohort_gnn.trainer.predict.task_scores import write_task_scores
+        from cohort_gnn.trainer.predict.task_scores import write_task_scores, write_task_targets
 
         scores = trainer.scores_of_test.cpu().numpy()
-        write_task_scores(out / files.TEST_SCORES, data, task, "test", scores, trainer.targets)
+        if links:
+            write_task_targets(out / files.TEST_SCORES, data, task, links["test"].first_row, scores)
+        else:
+            write_task_scores(out / files.TEST_SCORES, data, task, "test", scores, trainer.targets)
     ranks.leave()
 
 

@@ -27,7 +27,7 @@ from cohort_gnn.launch.plan.far import (
 )
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, planned_seeds, topology_bytes, with_task
-from cohort_gnn.launch.run.times import check_times, rows_of_run, task_of
+from cohort_gnn.launch.run.times import check_times, learns_links, task_of
 from cohort_gnn.launch.run.train import check_links, check_of_links, models_for
 from cohort_gnn.spec.meta import read_meta
 
@@ -92,15 +92,16 @@ class Planning:
         """(the options, with as many nodes in a batch as sampling begins with; batches of an epoch, of all GPUs
         together; the nodes that batches begin with, None: those of the split)."""
         data, spec = self.data, with_task(spec, self.data)
-        check_of_links(spec)
+        check_of_links(spec, data)
         check_times(spec, data)
-        if spec.task == "link":
+        if learns_links(spec, data):
             check_links(spec, data)
             if spec.split != "train":
-                raise CohortError("--split", "train, with --task link", spec.split, "leave it out")
+                raise CohortError("--split", f"train, with --task {spec.task}", spec.split, "leave it out")
+        if spec.task == "link":
             num_seeds = link_edges(data, spec.relation).lists.num_edges
         else:
-            num_seeds = rows_of_run(spec, data)[spec.split].num_rows
+            num_seeds = task_of(spec, data).splits[spec.split].num_rows
         seeds, batch_size, self._trees = planned_seeds(spec, data, spec.split)
         return replace(spec, batch_size=batch_size), -(-num_seeds // spec.batch_size), seeds
 
@@ -121,7 +122,7 @@ class Planning:
         spec, data = self.spec, self.data
         if spec.parameters is not None:
             return spec.parameters
-        out_dim = spec.hidden if spec.task == "link" else task_of(spec, data).num_classes
+        out_dim = spec.hidden if learns_links(spec, data) else task_of(spec, data).num_classes
         if spec.model in models_for(data):
             return network.count_parameters(spec, data.node_types[data.target].feature_dim, out_dim)
         hint = "--parameters N says how many the model has"

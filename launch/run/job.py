@@ -26,6 +26,7 @@ from cohort_gnn.launch.run.times import (
     counted_pairs,
     counted_seeds,
     is_in_time,
+    learns_links,
     task_name,
     task_of,
     trees_of,
@@ -67,22 +68,24 @@ def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
 
 
 def with_task(spec: Spec, data: StoredGraph) -> Spec:
-    """The options with the task that they name, or else that of the data set; with its metric to monitor.
+    """The options with the task that they name, or else that of the data set; with its metric to monitor, of a task of
+    links without one "map@10".
 
     Raises:
         CohortError: the data set has no task of that name.
     """
     spec = replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
     if spec.monitor is None and task_name(spec):
-        return replace(spec, monitor=task_of(spec, data).metric)
+        task = task_of(spec, data)
+        return replace(spec, monitor=task.metric or ("map@10" if task.kind == "link" else None))
     return spec
 
 
 def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
-    types, is_link_task, parts = types_of_run(spec, data), spec.task == "link", None
-    task = None if is_link_task else task_of(spec, data)
+    types, parts = types_of_run(spec, data), None
+    task = None if learns_links(spec, data) else task_of(spec, data)
     tables = [relation.edge_table for relation in data.edge_types.values()] if takes_edge_features(spec, data) else []
     edge_dims = [0 if table is None else table.feature_dim for table in tables]
     spans = age_spans(spec, data, types)
@@ -111,7 +114,10 @@ def types_of_run(spec: RunSpec, data: StoredGraph) -> GraphTypes:
     """The types of the data set, with the relation or the node type that the run predicts."""
     if spec.task == "link":
         return replace(data.types, relation=link_edges(data, spec.relation).relation)
-    return replace(data.types, target=task_of(spec, data).node_type)
+    task = task_of(spec, data)
+    if task.target_type is not None:
+        return replace(data.types, relation=(task.node_type, task.name, task.target_type))
+    return replace(data.types, target=task.node_type)
 
 
 def coarse_error(spec: RunSpec, data: StoredGraph) -> float:
@@ -211,8 +217,8 @@ def disk_rate(spec: RunSpec, data: StoredGraph) -> dict[str, float]:
 def planned_seeds(spec: RunSpec, data: StoredGraph, split: str = "train") -> tuple[np.ndarray | None, int, dict | None]:
     """What the cache of a run is planned for: (int64 [n], the nodes that batches begin with, of several node types
     numbered through, None: those of the split; how many of them a batch has; as `presample` takes them, their trees).
-    Of links, these are the nodes that may be endpoints of an edge or a negative."""
-    if spec.task != "link":
+    Of links, these are the nodes that may be endpoints of a link or a negative."""
+    if not learns_links(spec, data):
         seeds, trees = counted_seeds(spec, data, split)
         return seeds, spec.batch_size, trees
     size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size

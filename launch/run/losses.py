@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import labels_or_unknown
 from cohort_gnn.dataset.tasks import Task
-from cohort_gnn.launch.run.times import task_of
+from cohort_gnn.launch.run.times import learns_links, task_of
 from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ Spec = TypeVar("Spec", bound=RunSpec)
 
 def check_loss(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options of the loss that do not fit the task of a run, or each other."""
-    task = "link" if spec.task == "link" else str(task_of(spec, data).targets)
+    task = "link" if learns_links(spec, data) else str(task_of(spec, data).targets)
     if spec.loss == "focal" and task not in ("classification", "multilabel"):
         hint = "bce, softmax and margin are the losses of links" if task == "link" else "leave it out"
         raise CohortError("--loss focal", "classes or several labels to learn", task, hint)

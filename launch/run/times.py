@@ -1,18 +1,16 @@
 """Whether a run draws edges up to the times of its seeds, and how."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.learned import learned, rows_of
+from cohort_gnn.dataset.learned import learned, link_rows_of, rows_of
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
-from cohort_gnn.dataset.tasks import Task, TaskRows, demand_later
+from cohort_gnn.dataset.tasks import Task, demand_later
 from cohort_gnn.spec.graph import NO_TIME, GraphTypes
-from cohort_gnn.spec.metrics import ranked
 from cohort_gnn.spec.models import SEVERAL_TYPES, listed
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
@@ -24,17 +22,17 @@ IMPORT_HINT = "cohort dataset import reads times of nodes and edges: `time` in g
 
 
 def task_of(spec: RunSpec, data: StoredGraph) -> Task:
-    """What a run with these options learns of nodes.
+    """What a run with these options learns, unless it learns edges as links (--task link).
 
     Raises:
-        CohortError: --task names none of the data set's tasks, or one of links.
+        CohortError: --task names none of the data set's tasks.
     """
     return learned(data, task_name(spec))
 
 
-def rows_of_run(spec: RunSpec, data: StoredGraph) -> Mapping[str, TaskRows]:
-    """The splits of `task_of`."""
-    return rows_of(task_of(spec, data))
+def learns_links(spec: RunSpec, data: StoredGraph) -> bool:
+    """Whether a run learns links: edges, or a task of links."""
+    return spec.task == "link" or task_of(spec, data).kind == "link"
 
 
 def task_name(spec: RunSpec) -> str | None:
@@ -50,13 +48,13 @@ def task_name(spec: RunSpec) -> str | None:
 
 
 def seed_times(spec: RunSpec, data: StoredGraph) -> dict[str, np.ndarray] | None:
-    """int64 [n], the times of the seeds of each split; None: they have none. Links have the times of their edges;
+    """int64 [n], the times of the seeds of each split; None: they have none. Edges as links have their own times;
     held-out ones those that `cohort dataset split-links --by-time` keeps."""
     if spec.task == "link":
         edges = link_edges(data, spec.relation)
         times = {"train": edges.lists.edge_times} | {name: held.times for name, held in held_out_of(edges).items()}
     else:
-        times = {split: rows.times for split, rows in rows_of_run(spec, data).items()}
+        times = {split: rows.times for split, rows in task_of(spec, data).splits.items()}
     known = {split: own for split, own in times.items() if own is not None}
     return known if len(known) == len(times) else None
 
@@ -102,12 +100,7 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
     may_overlap = spec.overlapping_times == "allow" or (name and task_of(spec, data).overlapping_times)
     if not may_overlap:
         demand_later(times, f"--task {name}" if name else str(data.path), OVERLAP_CURE)
-    ranks_all = [metric for metric in (*(spec.metrics or ()), spec.monitor) if metric and ranked(metric)]
-    refused = {
-        "--weight-attr": spec.weight_attr is not None,
-        "--partition": spec.partition,
-        f"--metrics {','.join(ranks_all)}": bool(ranks_all),
-    }
+    refused = {"--weight-attr": spec.weight_attr is not None, "--partition": spec.partition}
     for flag, is_set in refused.items():
         if is_set:
             hint = "leave it out, or say --time-attr none"
@@ -165,9 +158,9 @@ def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:
     if is_in_time(spec, data):
         draw = "last" if spec.temporal_strategy == "last" else "uniform"
         return {"disjoint": True, "draw": draw, "time_window": time_windows(spec, data) or []}
-    if task_name(spec) is None:
+    if task_name(spec) is None or learns_links(spec, data):
         return None
-    repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of_run(spec, data).values())
+    repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of(task_of(spec, data)).values())
     return {"disjoint": True} if repeats else None
 
 
@@ -185,21 +178,28 @@ def counted_seeds(
 
 
 def counted_pairs(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, dict[str, Any]]:
-    """The same of a run that learns links in time: both ends of some edges, and as many negatives as each has, in trees
-    at the times of the edges."""
-    edges, trees = link_edges(data, spec.relation), trees_of(spec, data)
-    assert trees is not None and edges.lists.edge_times is not None
-    generator = np.random.default_rng(0)
-    most = min(edges.lists.num_edges, spec.presample_batches * spec.batch_size)
-    chosen = np.sort(generator.choice(edges.lists.num_edges, most, replace=False))
-    sources, targets = edges.endpoints()[:, chosen] + np.array(
-        [[data.first_node[edges.relation[0]]], [data.first_node[edges.relation[2]]]]
-    )
-    times = np.asarray(edges.lists.edge_times[chosen])
+    """The same of a run that learns links in time: both ends of some links, and as many negatives as each has, in trees
+    at the times of the links."""
+    trees, generator = trees_of(spec, data), np.random.default_rng(0)
+    if spec.task == "link":
+        edges = link_edges(data, spec.relation)
+        (source_type, _, target_type), times = edges.relation, edges.lists.edge_times
+        endpoints = edges.endpoints()
+    else:
+        task = task_of(spec, data)
+        rows = link_rows_of(task)["train"]
+        source_type, target_type, times = task.node_type, str(task.target_type), rows.times
+        assert rows.targets is not None
+        endpoints = np.stack([rows.sources, rows.targets])
+    assert trees is not None and times is not None
+    most = min(len(times), spec.presample_batches * spec.batch_size)
+    chosen = np.sort(generator.choice(len(times), most, replace=False))
+    first_target = data.first_node[target_type]
+    sources, targets = endpoints[:, chosen] + np.array([[data.first_node[source_type]], [first_target]])
     count = 0 if spec.negatives_from == "batch" else spec.negatives
-    negatives = generator.integers(edges.num_targets, size=(most, count)) + data.first_node[edges.relation[2]]
+    negatives = first_target + generator.integers(data.node_types[target_type].num_nodes, size=(most, count))
     seeds = np.concatenate([sources[:, None], targets[:, None], negatives], axis=1).reshape(-1)
-    return seeds, trees | {"times": np.repeat(times, 2 + count)}
+    return seeds, trees | {"times": np.repeat(np.asarray(times[chosen]), 2 + count)}
 
 
 def say_whether_times_are_used(spec: RunSpec, data: StoredGraph) -> None:

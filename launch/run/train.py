@@ -18,7 +18,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.cache.options import topology_of, wants_auto_cache
 from cohort_gnn.dataset import HeteroDataset, StoredGraph
-from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
+from cohort_gnn.dataset.links import held_out_of, link_edges
 from cohort_gnn.dataset.reverses import opposites_text
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.own_code import demand_named_here
@@ -36,6 +36,7 @@ from cohort_gnn.launch.run.job import (
     sampler_members,
     takes_edge_features,
     trainer_spec,
+    types_of_run,
     with_task,
 )
 from cohort_gnn.launch.run.losses import check_loss, warn_of_majority
@@ -59,7 +60,7 @@ from cohort_gnn.launch.run.resume import (
 )
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
-from cohort_gnn.launch.run.times import check_times, rows_of_run, say_whether_times_are_used, task_name
+from cohort_gnn.launch.run.times import check_times, learns_links, say_whether_times_are_used, task_name, task_of
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, listed, models_with
@@ -197,22 +198,19 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
-    if spec.task == "link":
-        held_out = check_links(spec, data)
-        num_validated = len(held_out["val"].pairs) if held_out else 0
-    else:
-        if task_name(spec) is None:
-            demand_train_nodes(data)
-        num_validated = rows_of_run(spec, data)["val"].num_rows
+    if learns_links(spec, data):
+        check_links(spec, data)
+    elif task_name(spec) is None:
+        demand_train_nodes(data)
     check_times(spec, data)
     for name in ("patience", "monitor"):
-        if getattr(spec, name) is not None and num_validated == 0:
-            what = "links" if spec.task == "link" else "nodes"
+        if getattr(spec, name) is not None and _num_validated(spec, data) == 0:
+            what = "links" if learns_links(spec, data) else "nodes"
             hint = "leave it out, or set --epochs" if name == "patience" else "leave it out: the last epoch is kept"
             raise CohortError(f"--{name}", f"validation {what} in {data.path}", "none", hint)
     check_metrics(spec, data)
     check_loss(spec, data)
-    check_of_links(spec)
+    check_of_links(spec, data)
     _check_types(spec, data)
     if spec.use_edge_weights and not kind.takes_weights:
         expected = f"--model {models_with('takes_weights')}, which takes weights, or a model of your own"
@@ -241,37 +239,45 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         demand_named("--callbacks", name)
 
 
-def check_of_links(spec: RunSpec) -> None:
-    """Raises CohortError for options of --task link with another task."""
+def _num_validated(spec: RunSpec, data: StoredGraph) -> int:
+    """Links or nodes of validation."""
+    if spec.task != "link":
+        return task_of(spec, data).splits["val"].num_rows
+    held_out = held_out_of(link_edges(data, spec.relation))
+    return len(held_out["val"].pairs) if held_out else 0
+
+
+def check_of_links(spec: RunSpec, data: StoredGraph) -> None:
+    """Raises CohortError for options of links with another task, and for --relation with another than --task link."""
     link_flags = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     link_flags = [flag for flag in link_flags if flag != "--loss" or spec.loss in ("softmax", "margin")]
+    if spec.task != "link" and learns_links(spec, data):
+        link_flags = [flag for flag in link_flags if flag == "--relation"]
     if link_flags and spec.task != "link":
         hint = f"leave {'it' if len(link_flags) == 1 else 'them'} out, or learn links: --task link"
-        raise CohortError(", ".join(link_flags), "--task link", "--task node", hint)
+        raise CohortError(", ".join(link_flags), "--task link", f"--task {spec.task}", hint)
 
 
-def check_links(spec: RunSpec, data: StoredGraph) -> dict[str, HeldOut]:
-    """The held-out links of a data set.
-
-    Raises:
-        CohortError: options or the data set do not fit --task link.
-    """
-    edges = link_edges(data, spec.relation)
-    held_out = held_out_of(edges)
-    if edges.lists.num_edges == 0:
-        raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
+def check_links(spec: RunSpec, data: StoredGraph) -> None:
+    """Raises CohortError for options, edges or held-out links that do not fit a run that learns links."""
+    place = f"--task {spec.task}"
+    if spec.task == "link":
+        edges = link_edges(data, spec.relation)
+        held_out_of(edges)
+        if edges.lists.num_edges == 0:
+            raise CohortError(place, "a graph with edges", f"none in {data.path}")
+        if warning := opposites_text(data, edges.relation):
+            LOG.warning("%s Until then, batches have all its edges.", warning)
+    relation = types_of_run(spec, data).relation or ()
     reached = {name[2] for name in data.edge_types}
-    if alone := [name for name in edges.relation[::2] if name not in reached]:
+    if alone := [name for name in relation[::2] if name not in reached]:
         hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
-        expected = f"relations into both ends of {' '.join(edges.relation)}"
-        raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
-    if warning := opposites_text(data, edges.relation):
-        LOG.warning("%s Until then, batches have all its edges.", warning)
+        expected = f"relations into both ends of {' '.join(relation)}"
+        raise CohortError(place, expected, f"none into {alone[0]}", hint)
     if spec.partition:
-        raise CohortError("--partition", "--task node", "--task link", "leave it out")
+        raise CohortError("--partition", "--task node", place, "leave it out")
     if spec.negatives > 10_000:
         raise CohortError("--negatives", "at most 10000", str(spec.negatives))
-    return held_out
 
 
 def models_for(data: StoredGraph) -> list[str]:

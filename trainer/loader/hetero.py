@@ -75,9 +75,12 @@ def seeds_of(types: GraphTypes, input_nodes, may_repeat: bool) -> tuple[str, np.
     return name, ids_of(ids, types.counts[name], may_repeat)
 
 
-def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object]:
+def pairs_type_of(types: GraphTypes, edge_label_index, may_be_new: bool = False) -> tuple[EdgeType, object]:
     """(edge type, pairs) from an edge type, for all its edges, or from (edge type, pairs). The only type need not be
     named.
+
+    Args:
+        may_be_new: pairs may be of an edge type between node types of the graph that the graph does not have.
 
     Raises:
         CohortError: it is neither.
@@ -89,10 +92,14 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
         name = canonical(types, name)
     elif not others:
         name, pairs = first, edge_label_index
+    if may_be_new and pairs is not None and isinstance(name, tuple) and {name[0], name[-1]} <= types.counts.keys():
+        return name, pairs
     if not isinstance(name, tuple) or name not in (first, *others):
         expected = f"an edge type, or (edge type, pairs): one of {', '.join(map(str, types.edge_types))}"
         hint = f"for example edge_label_index=({first}, pairs)"
         hint = hint if others else "the data set has one edge type: pass the pairs alone"
+        if pairs is not None:
+            hint += '; exclude="none" takes pairs between two node types that are edges of none'
         raise CohortError("edge_label_index", expected, repr(name)[:80], hint)
     return name, pairs
 

@@ -75,7 +75,8 @@ class LinkNeighborLoader(NeighborLoader):
         num_neighbors: in-neighbours to draw per node, for each hop; as for `NeighborLoader`.
         edge_label_index: the pairs: int64 [2, n] node ids, source and target, which may repeat; or int64 [n] edges of
             the graph, by ``e_id``; None: all edges, in this order. Several node types: (edge type, one of these), with
-            ids and places of that type; or an edge type, for all its edges.
+            ids and places of that type; or an edge type, for all its edges. With ``exclude="none"``, pairs may be of an
+            edge type that the graph does not have, between two of its node types: they are no edges.
         edge_label: labels of the pairs, [n, ...]. With binary negatives, labels that start at 0 are raised by 1;
             without labels, pairs have 1.
         neg_sampling: negatives to draw for each batch: "binary", "triplet", or PyG's ``NegativeSampling`` with an
@@ -135,11 +136,16 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
-        name, pairs = pairs_type_of(self._types, edge_label_index)
-        self._input_type, self._key, self._ends = name, graph.key_of(name), name[::2]
-        self._pair_request = replace(self._pair_request, relation=self._types.edge_types.index(name))
-        num_nodes = [self._types.counts[end] for end in self._ends]
-        self._ids = _pairs_of(pairs, graph.edge_types[name], num_nodes, self._key or None, self._graph)
+        name, pairs = pairs_type_of(self._types, edge_label_index, self._pair_request.exclude == "none")
+        self._input_type, self._ends, lists = name, name[::2], graph.edge_types.get(name)
+        self._key = name if lists is None else graph.key_of(name)
+        num_nodes, types = [self._types.counts[end] for end in self._ends], list(self._types.counts)
+        if lists is None:
+            source, target = (types.index(end) for end in self._ends)
+            self._pair_request = replace(self._pair_request, unrelated=True, source_type=source, target_type=target)
+        else:
+            self._pair_request = replace(self._pair_request, relation=self._types.edge_types.index(name))
+        self._ids = _pairs_of(pairs, lists, num_nodes, self._key or None, self._graph)
         self._subgraph.demand_excludes(self._pair_request.exclude, graph, name)
         if self._pair_request.exclude == "reverse":
             warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".', 4)
@@ -240,7 +246,7 @@ class LinkNeighborLoader(NeighborLoader):
 
 def _pairs_of(
     edge_label_index,
-    lists: Relation,
+    lists: Relation | None,
     num_nodes: Sequence[int],
     name: EdgeType | None,
     columns: MemoryGraph | None,
@@ -248,7 +254,7 @@ def _pairs_of(
     """int64 [n, 2] node ids from the argument.
 
     Args:
-        lists: the edges that pairs may be.
+        lists: the edges that pairs may be; None: they are none.
         num_nodes: of the type of sources, and of that of targets.
         name: of the edges' type; None: there is only one.
         columns: of a graph in memory, which name its edges; else their places in ``lists`` do.
@@ -258,19 +264,23 @@ def _pairs_of(
     """
     place, expected = "edge_label_index", "int64 [2, n] node ids, or [n] places of edges in the data set's indices"
     try:
-        array = np.asarray(
-            np.arange(lists.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
-        )
+        if edge_label_index is None and lists is not None:
+            edge_label_index = np.arange(lists.num_edges)
+        array = np.asarray(torch.as_tensor(edge_label_index).cpu())
     except (TypeError, ValueError, RuntimeError) as error:
         raise CohortError(place, expected, repr(edge_label_index)[:80]) from error
     if not np.issubdtype(array.dtype, np.integer) or not (array.ndim == 1 or (array.ndim == 2 and len(array) == 2)):
         hint = "of a [n, 2] tensor: its .t()" if array.ndim == 2 and array.shape[1] == 2 else ""
         raise CohortError(place, expected, f"{array.dtype} {list(array.shape)}", hint)
-    bounds, what = ([lists.num_edges], "edges") if array.ndim == 1 else (num_nodes, "node ids")
+    if lists is None and array.ndim == 1:
+        raise CohortError(
+            place, "int64 [2, n] node ids, of pairs that are no edges", f"{array.dtype} {list(array.shape)}"
+        )
+    bounds, what = ([lists.num_edges], "edges") if lists is not None and array.ndim == 1 else (num_nodes, "node ids")
     for ids, bound in zip(array.reshape(len(bounds), -1), bounds, strict=True):
         if ids.size and (ids.min() < 0 or ids.max() >= bound):
             raise CohortError(place, f"{what} in [0, {bound})", f"{ids.min()} .. {ids.max()}")
-    if array.ndim == 1:
+    if lists is not None and array.ndim == 1:
         array = array if columns is None else columns.columns_of(name).argsort().numpy()[array]
         target = np.searchsorted(lists.indptr, array, side="right") - 1
         array = np.stack([lists.indices[array], target])

@@ -44,6 +44,7 @@ class OfPairs:
         exclude: edges that hop 0 does not draw: "none"; "self": those that are pairs of the batch; "reverse": these and
             their reverse edges.
         relation: whose edges the pairs are, by its number among the edge types; 0 where there is one.
+        unrelated: they are edges of none, but pairs from source_type to target_type, numbers of node types.
     """
 
     negative_mode: str = "none"
@@ -51,6 +52,9 @@ class OfPairs:
     redraws: int = 0
     exclude: str = "none"
     relation: int = 0
+    unrelated: bool = False
+    source_type: int = 0
+    target_type: int = 0
 
     @property
     def are_triplets(self) -> bool:

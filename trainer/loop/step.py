@@ -243,7 +243,7 @@ def step_of(
     takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model or ":" in options.loss
     learned = getattr(model, "embeddings", None)
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
-    is_otherwise = takes_tensors or options.norm == "batch" or learned is not None or options.task == "link"
+    is_otherwise = takes_tensors or options.norm == "batch" or learned is not None or options.targets == "link"
     has_graphs = options.cuda_graphs and device.type == "cuda" and not is_otherwise
     scores, rows = scores_of(options, model, all_rows), None
     if learned is not None:
@@ -253,6 +253,6 @@ def step_of(
         if ranks:
             rows.gather = ranks.gather_rows
     targets = loss_for(options, device)
-    links = (model.link_decoder, options.negatives) if options.task == "link" else None
+    links = (model.link_decoder, options.negatives) if options.targets == "link" else None
     seeds = options.batch_size if has_graphs else None
     return TrainStep(scores, optimizer, device, seeds, targets, sums, options.clip_norm, rows, links)

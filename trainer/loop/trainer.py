@@ -17,10 +17,10 @@ from cohort_gnn.spec.losses import loss_name
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
-from cohort_gnn.trainer.loader.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
+from cohort_gnn.trainer.loader.source import AllRows, BatchSource, OfPairs, Pass
 from cohort_gnn.trainer.loader.step_clock import StepClock
 from cohort_gnn.trainer.loop.epoch import RunningEpoch
-from cohort_gnn.trainer.loop.links import HeldOutLinks
+from cohort_gnn.trainer.loop.links import HeldOutLinks, draws_of_pairs
 from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 from cohort_gnn.trainer.loop.seeds import NodeAges, Seeds, SeedSlot
@@ -61,7 +61,8 @@ class Trainer:
         clock: of that pass.
         writer: of files that take long.
         stops_early: whether the epoch that is under way is the last.
-        scores_of_test: float32 [rows, outputs], of a task of the data set, once they are there.
+        scores_of_test: float32 [rows, outputs], of a task of the data set, once they are there; of a task of links the
+            best targets, int64 [sources, K].
     """
 
     def __init__(
@@ -249,7 +250,8 @@ class Trainer:
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
         if keeps_scores:
-            self.scores_of_test = self.ranks.sum(rows)
+            best = links.ranked.best.to(self.device) if links and links.ranked else rows
+            self.scores_of_test = self.ranks.sum(best)
         metrics = self.targets.metrics(sums[:-1]) | self.whole_split.metrics(self.ranks.gather_rows)
         compared = {self.monitor: metrics[self.monitor]} if self.monitor in metrics else {}
         return compared | metrics, read.row_tiers
@@ -263,12 +265,8 @@ class Trainer:
 
     def _pairs_of(self, split: str) -> OfPairs:
         """What a pass over a split draws for pairs."""
-        graph = self.options.graph
-        if self.options.task != "link" or split != "train":
-            return OfPairs()
-        assert graph.relation is not None
-        mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
-        return OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
+        is_of_pairs = self.options.targets == "link" and split == "train"
+        return draws_of_pairs(self.options) if is_of_pairs else OfPairs()
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""

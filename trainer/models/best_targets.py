@@ -45,7 +45,11 @@ class Known:
 
 
 def best_of(
-    query: Tensor, targets: np.ndarray | Tensor, k: int, left_out: tuple[Tensor, Tensor]
+    query: Tensor,
+    targets: np.ndarray | Tensor,
+    k: int,
+    left_out: tuple[Tensor, Tensor],
+    candidates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The targets whose rows have the largest dot products with each query: ids int64 [n, k], the best first, -1 where
     a query has fewer than k targets; and the products, float32 [n, k].
@@ -54,7 +58,14 @@ def best_of(
         query: float32 [n, width], on the device that computes.
         targets: float32 [num_targets, width].
         left_out: (query, target), int64 [any] each: pairs that do not count.
+        candidates: int64 [num_targets] ascending, the ids of the targets that have these rows; None: 0, 1, ...
     """
+    if candidates is not None:
+        place = torch.searchsorted(candidates, left_out[1])
+        is_there = candidates[place.clamp(max=len(candidates) - 1)] == left_out[1] if len(candidates) else place < 0
+        ids, scores = best_of(query, targets, k, (left_out[0][is_there], place[is_there]))
+        named = torch.cat([candidates, candidates.new_full((1,), -1)]).to(ids.device)  # -1 is the last
+        return named[ids], scores
     by_target = torch.argsort(left_out[1], stable=True)
     source, target = (ids[by_target].to(query.device) for ids in left_out)
     scores = torch.full((len(query), k), -torch.inf, device=query.device)
@@ -103,6 +114,7 @@ def find_best_targets(
     advance: Callable[[int], None],
     best_scores: np.ndarray | None = None,
     exclude_seen: bool = True,
+    there: np.ndarray | None = None,
 ) -> None:
     """Fills `best`, and the scores of these targets.
 
@@ -113,13 +125,16 @@ def find_best_targets(
         best: int64 [num_sources, k], the best target first; -1 where a source has fewer than k others.
         advance: gets the number of sources that are done.
         best_scores: float32 [num_sources, k].
+        there: int64 [any] ascending, the targets that may be chosen; None: all.
     """
+    candidates = None if there is None else torch.from_numpy(there)
+    targets = targets if there is None else targets[there]
     known = Known.from_edges(edges) if exclude_seen else None
     for begin in range(0, len(sources), SOURCES):
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))
         left_out = pairs_left_out(known, edges, np.arange(begin, end))
-        best_ids, scores = best_of(query, targets, best.shape[1], left_out)
+        best_ids, scores = best_of(query, targets, best.shape[1], left_out, candidates)
         if best_scores is not None:
             best_scores[begin:end] = scores.cpu().numpy()
         best[begin:end] = best_ids.cpu().numpy()

@@ -29,7 +29,7 @@ def model_of(options: TrainerSpec) -> nn.Module:
         CohortError: the class that --model names cannot be imported, made, or is no module of torch.
     """
     model = _model_of_rows(options)
-    if options.task == "link":
+    if options.targets == "link":
         model.link_decoder = LinkDecoder(options.decoder, options.num_classes)
     return model
 

@@ -154,13 +154,16 @@ class LinkTargets:
             among all; "margin", how much the edge's score is less than 1 above a negative's, the mean.
         ranked: names of metrics among all targets, whose sums, and the number of sources, come after those of links
             (see loop/ranked_links.py).
+        among_negatives: there are metrics among negatives; a task of links has none.
     """
 
-    metric, num_link_sums = "mrr", 1 + len(OF_TASK["link"])
+    metric = "mrr"
 
-    def __init__(self, loss: str = "bce", ranked: Sequence[str] = ()):
+    def __init__(self, loss: str = "bce", ranked: Sequence[str] = (), among_negatives: bool = True):
         self.loss, self.ranked = loss, ranked
-        self.summed = (*OF_TASK["link"], *ranked)
+        self._names = OF_TASK["link"] if among_negatives else ()
+        self.summed = (*self._names, *ranked)
+        self.num_link_sums = len(self._names) + 1 if among_negatives else 0
         self.num_sums = self.num_link_sums + (len(ranked) + 1 if ranked else 0)
 
     def count(self, y: Tensor) -> Tensor:
@@ -197,12 +200,12 @@ class LinkTargets:
         return torch.stack([(1 / rank.double()).sum(), *hits, lower.sum(), rank.new_tensor(len(rank))]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        *totals, num_links = sums[: self.num_link_sums].tolist()
-        if not num_links:
-            return {}
-        metrics = {name: total / num_links for name, total in zip(OF_TASK["link"], totals, strict=True)}
-        *totals, num_sources = [*sums[self.num_link_sums :].tolist(), 0][: len(self.ranked) + 1]
-        return metrics | {name: total / num_sources for name, total in zip(self.ranked, totals, strict=True)}
+        parts = (self._names, sums[: self.num_link_sums]), (self.ranked, sums[self.num_link_sums :])
+        metrics: dict[str, float] = {}
+        for names, totals in parts:
+            if names and (count := totals[-1].item()):
+                metrics |= {name: total / count for name, total in zip(names, totals[:-1].tolist(), strict=True)}
+        return metrics
 
     def constant(self, y: Tensor) -> float | None:
         return None
@@ -274,7 +277,7 @@ def targets_for(options: TrainerSpec, device: torch.device) -> Targets:
     if options.targets == "classification":
         return Classes(gamma, None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device))
     if options.targets == "link":
-        return LinkTargets(options.loss, ranked_metrics(options))
+        return LinkTargets(options.loss, ranked_metrics(options), among_negatives=options.task_name is None)
     return MultiLabel(gamma) if options.targets == "multilabel" else targets_of(options.targets)
 
 

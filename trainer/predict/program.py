@@ -259,8 +259,8 @@ def write_best_targets(
         raise CohortError("--top-k", "a run that learned to predict links", "a run that learned labels")
     device, decoder = torch.device(job["device"]), model.link_decoder
     queries_of(decoder, torch.zeros(1, model.num_classes))  # or its error, before the work
-    members = read_run_json(Path(job["run"]))["trainer"]
-    relation = from_json(members, TrainerSpec, job["run"]).graph.relation
+    options = from_json(read_run_json(Path(job["run"]))["trainer"], TrainerSpec, job["run"])
+    relation = options.graph.relation
     assert relation is not None
     edges = LinkEdges(data, relation)
     if job["top_k"] > edges.num_targets:
@@ -285,12 +285,19 @@ def write_best_targets(
             find_best_targets(
                 *(decoder.to(device), sources, others, edges, best, device, advance),
                 best_scores=best_scores,
-                exclude_seen=job["exclude_seen"],
+                exclude_seen=job["exclude_seen"] and options.task_name is None,
+                there=_targets_there(data, relation[2], job["at_time"]),
             )
         if best_scores is not None:
             write_table(file, out.suffix, target_blocks(best, best_scores, named_sources, named_targets))
             return f"the best {job['top_k']} targets of {named_sources.num_rows:,} sources", memory
     return f"int64 {list(best.shape)}", memory
+
+
+def _targets_there(data: StoredGraph, node_type: str, at_time: int | None) -> np.ndarray | None:
+    """int64 [any], the nodes that exist at a time; None: all."""
+    times = data.node_types[node_type].node_times
+    return None if times is None or at_time is None else np.flatnonzero(times <= at_time)
 
 
 def run_layers(

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 import cohort_gnn as package
 from cohort_gnn import NeighborLoader
-from cohort_gnn.dataset import LinkRows, Task, TaskRows, from_pyg, from_tensors, held_out, split_links, write_task
+from cohort_gnn.dataset import Task, TaskRows, from_pyg, from_tensors, held_out, split_links, write_task
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.run.resume import resumed
 from cohort_gnn.trainer.models.own import model_described
@@ -260,17 +260,6 @@ def test_validation_that_is_not_later_is_refused_until_allowed(tmp_path):
     refused(result, 1, "train, times[7]: expected a time, found a node without one", "--time-attr none")
 
 
-def test_a_task_of_links_is_not_learned(events, tmp_path):
-    shutil.copytree(events, tmp_path / "set")
-    splits = {
-        split: LinkRows(np.arange(3), np.full(3, number), np.arange(3))
-        for number, split in enumerate(("train", "val", "test"))
-    }
-    write_task(tmp_path / "set", Task(name="next", kind="link", node_type="node", target_type="node", splits=splits))
-    result = cohort("train", tmp_path / "set", *OPTIONS, "--task", "next", "--out", tmp_path / "run")
-    refused(result, 1, "--task next: expected a task with labels of nodes, found one of links")
-
-
 def test_a_cache_is_planned_for_the_batches_of_the_run(events):
     """Rows of trees count once in each: a batch reads more than one whose seeds share nodes."""
     how = ["plan", events, "--fanout", "12", "--batch-size", "128", "--num-gpus", "1", "--cache-ratio", "0.2", "--json"]
@@ -343,8 +332,6 @@ def test_links_are_learned_in_time(follows, tmp_path):
     result = ran("train", follows, *options, tmp_path / "other")
     assert "--time-attr edge_time learns links at their times" in result.stdout + result.stderr
     assert in_time > summary_of(tmp_path / "other")["test_metrics"]["mrr"] + 0.05
-    result = cohort("train", follows, *options, tmp_path / "third", *in_time_options, "--metrics", "recall@10")
-    refused(result, 1, "--metrics recall@10: expected a run that does not use times")
 
 
 def test_times_of_held_out_links_are_checked(follows, tmp_path):

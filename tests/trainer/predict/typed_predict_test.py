@@ -21,11 +21,13 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory) -> Path:
-    """Papers that cite papers, their authors without features, and fields; some nodes have no edges."""
+    """Papers that cite papers, their authors without features, and fields; some nodes have no edges. Authors and fields
+    have times."""
     generator = torch.Generator().manual_seed(5)
     data = HeteroData()
     data["author"].num_nodes = 90
     data["field"].x = torch.randn(20, 5, generator=generator)
+    data["author"].time, data["field"].time = torch.arange(90), torch.arange(20)
     data["paper"].x = torch.randn(200, 8, generator=generator)
     data["paper"].y = torch.randint(3, (200,), generator=generator)
     for source, name, target, edges in (
@@ -49,11 +51,15 @@ def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
         for name, table in data.node_types.items()
     }  # fmt: skip
     with torch.no_grad():
-        return model.eval()(x, whole.edge_index_dict, edge_attr=whole.collect("edge_attr"))
+        ages = {name: NOW - whole[name].time for name in model.ages.spans} if model.ages else None
+        return model.eval()(x, whole.edge_index_dict, edge_attr=whole.collect("edge_attr"), ages=ages)
 
 
+NOW = 70  # some authors come later
 MODELS = [
     ("rsage", {"norm": "layer", "residual": True}),
+    ("rsage", {"ages": {"author": 90, "field": 20}}),
+    ("hgt", {"ages": {"author": 90}}),
     ("rsage", {"featureless": "embed"}),
     ("rgcn", {"norm": "batch"}),
     ("rgat", {"heads": 2}),
@@ -82,11 +88,12 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, work_byte
     tables = [each.edge_table for each in data.edge_types.values()]
     dims = [0 if table is None else table.feature_dim for table in tables]
     types = replace(data.types, edge_dims=dims) if "edge features" in options else data.types
-    options = {name: value for name, value in options.items() if name != "edge features"}
+    types = replace(types, age_spans=options.get("ages", {}))
+    options = {name: value for name, value in options.items() if name not in ("edge features", "ages")}
     model = TypedGNN(kind, types, 16, 3, 3, 0.5, **options)
     expected = whole_scores(model, data)
     memory = MemoryPlan(work_bytes, places)
-    layers = Layerwise(model, data, memory, tmp_path / "out.npy", torch.device(device), "paper")
+    layers = Layerwise(model, data, memory, tmp_path / "out.npy", torch.device(device), "paper", at_time=NOW)
     found, done, pieces = torch.full((200, 3), torch.nan), [], {}
     layers.run(pieces.__setitem__, done.append)
     for first, scores in pieces.items():

@@ -9,10 +9,6 @@
 #include <string>
 #include <string_view>
 
-#ifdef COHORT_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
 namespace cohort::base {
 
 // What a caller cannot repair. Caught in sampler/main and at the Python boundary; library code never prints or exits.
@@ -37,12 +33,6 @@ class Error : public std::runtime_error {
 
 // A broken promise between two parts of this program: names the source line.
 void require(bool condition, const char* what, std::source_location where = std::source_location::current());
-
-#ifdef COHORT_WITH_CUDA
-// Throws Error when a CUDA call failed; `what` names the call's purpose ("allocate slot 2").
-void cuda_check(cudaError_t status, const char* what = "CUDA call",
-                std::source_location where = std::source_location::current());
-#endif
 
 // Which of `words` a word is, from 0. Throws Error at `place` when it is none of them; the message leaves out "".
 std::size_t number_of(const std::string& word, std::span<const std::string_view> words, const std::string& place);

@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/format.h"
 
 namespace cohort::base {

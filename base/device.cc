@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/driver.h"
 #include "base/format.h"
 

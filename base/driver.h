@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 
 namespace cohort::base {
 

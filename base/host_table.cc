@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 
 namespace cohort::base {

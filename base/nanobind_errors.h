@@ -11,12 +11,6 @@
 
 namespace cohort::base {
 
-#ifdef COHORT_WITH_CUDA
-inline constexpr bool kWithCuda = true;
-#else
-inline constexpr bool kWithCuda = false;
-#endif
-
 // A part of an error as Python's str; it may quote a damaged file.
 inline nanobind::object text(const std::string& part) {
   return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));

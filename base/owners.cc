@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 
 namespace cohort::base {
 

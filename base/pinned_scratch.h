@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/owners.h"
 
 namespace cohort::base {

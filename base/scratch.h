@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/owners.h"
 
 namespace cohort::base {

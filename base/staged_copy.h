@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/owners.h"
 
 namespace cohort::base {

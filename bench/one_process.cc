@@ -22,6 +22,7 @@
 #include "sampler/load.h"
 
 #ifdef COHORT_WITH_CUDA
+#include "base/cuda_check.h"
 #include "base/owners.h"
 #include "base/shared_gpu_bytes.h"
 #endif

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/format.h"
 #include "base/owners.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 
 namespace cohort::cache {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 
 namespace cohort::cache {

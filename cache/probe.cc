@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/format.h"
 #include "base/host_memory.h"
 #include "base/owners.h"

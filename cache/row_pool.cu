@@ -1,4 +1,4 @@
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "cache/row_pool.h"
 

@@ -61,10 +61,8 @@ Memory make_memory(const std::vector<Memory>& memories, std::size_t free_bytes, 
 std::unique_ptr<SlotOwner> make_host_slot_owner(std::filesystem::path folder, int num_slots);
 std::unique_ptr<SlotViewer> make_host_slot_viewer(std::filesystem::path folder, int num_slots);
 
-#ifdef COHORT_WITH_CUDA
 // Memory of the current GPU, whose descriptors go through a socket in the channel's folder.
 std::unique_ptr<SlotOwner> make_cuda_slot_owner(const std::filesystem::path& folder, int num_slots);
 std::unique_ptr<SlotViewer> make_cuda_slot_viewer(const std::filesystem::path& folder, int num_slots);
-#endif
 
 }  // namespace cohort::channel

@@ -1,4 +1,4 @@
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/format.h"
 #include "base/parallel_copy.h"
 #include "ibp/bits.h"

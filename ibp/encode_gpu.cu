@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"

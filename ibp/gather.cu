@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/launch.h"
 #include "ibp/copy_rows.cuh"

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
+#include "base/with_cuda.h"
 #include "ibp/codecs.h"
 #include "ibp/fit.h"
 #include "ibp/ibp.h"

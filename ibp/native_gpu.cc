@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "ibp/gpu.h"
 #include "ibp/uses/bags.h"
 #include "ibp/uses/sharded/fetch.h"

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "base/bits.h"
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/launch.h"
 #include "ibp/device_bits.cuh"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/launch.h"
 #include "base/mapping.h"

@@ -227,7 +227,6 @@ struct TieredTables {
 // `tiered`: without tables all rows are where `graph` says.
 std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults, TieredTables tiered = {});
 
-#ifdef COHORT_WITH_CUDA
 enum class TopologyMemory { kAuto, kGpu, kHost };
 
 // Whether the whole topology is to lie in the memory of each of `gpus` (CUDA ordinals): as `memory` says, or, for
@@ -264,6 +263,5 @@ struct CacheContents {
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
                                                          const CudaSettings& settings, const CacheContents& contents,
                                                          const Faults& faults, const StartLog& log = {});
-#endif
 
 }  // namespace cohort::sampler

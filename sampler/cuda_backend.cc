@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/format.h"
 #include "base/owners.h"

@@ -7,7 +7,7 @@
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #endif
 

@@ -37,10 +37,8 @@ void add_edge_times(const dataset::Dataset& data, GraphView& graph);
 void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,
                       const StartLog& log = {});
 
-#ifdef COHORT_WITH_CUDA
 // Whether the whole topology is to lie in the memory of each GPU of the options. Throws as topology_lies_in_gpus().
 bool topology_in_gpus(const GraphView& graph, const Options& options);
-#endif
 
 // The backends that the options name, one a rank. `others`: machines that keep a part of the rows each; null: there are
 // none. Throws Error when this build or machine does not have them.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "sampler/tree_visits.h"
 

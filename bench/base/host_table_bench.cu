@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/host_table.h"
 #include "base/launch.h"
 #include "base/owners.h"

@@ -14,7 +14,7 @@
 #include <random>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "bench/ibp/made_rows.cuh"
 #include "cache/fill_slabs.h"

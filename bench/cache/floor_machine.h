@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/mapping.h"
 #include "base/random.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "base/owners.h"
 #include "base/random.h"

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "base/owners.h"
 #include "bench/ibp/made_rows.cuh"

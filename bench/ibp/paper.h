@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/owners.h"
 #include "ibp/gpu.h"
 

@@ -7,7 +7,7 @@
 
 #include "ibp/ibp.h"
 #ifdef COHORT_WITH_CUDA
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "ibp/gpu.h"
 

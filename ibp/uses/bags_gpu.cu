@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "ibp/uses/bags.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bits.h"
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "ibp/uses/bags.h"
 

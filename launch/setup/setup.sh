@@ -330,15 +330,16 @@ build_target() {
 }
 
 # What a build with CUDA leaves uncompiled: the programs and libraries of one without, in build/without-cuda. Nothing runs
-# them, so they are not optimized.
+# them: they are not optimized, unless ccache has most of them from the build with CUDA, whose flags they have then.
 build_without_cuda() {
   [[ $with_cuda == yes ]] || return 0
-  local folder=$build/without-cuda
+  local folder=$build/without-cuda flags=()
+  command -v ccache >/dev/null || flags=(-DCMAKE_CXX_FLAGS_RELEASE=-O0)
   local cure="what only CUDA code includes or defines stands outside #ifdef COHORT_WITH_CUDA; the log names the file"
   [[ -f $folder/CMakeCache.txt ]] ||
     step configure_without_cuda "configuring build/without-cuda" "the last lines above name what is missing" \
       cmake --fresh -S "$root" -B "$folder" -G "$generator" -DCOHORT_CUDA=OFF -DCOHORT_TESTS=OFF \
-      "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0
+      "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release "${flags[@]}"
   step build_without_cuda "compiling the programs without CUDA" "$cure" \
     cmake --build "$folder" --target programs --parallel "$(nproc)"
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/owners.h"
 
 namespace cohort::base {

@@ -14,7 +14,7 @@
 #include <set>
 #include <thread>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "cache/fill_slabs.h"
 #include "tests/base/fails.h"
 #include "tests/cache/fetched_rows.h"

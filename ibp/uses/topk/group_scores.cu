@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/device.h"
 #include "base/launch.h"
 

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "base/process.h"
+#include "base/with_cuda.h"
 #include "trainer/loader/native/module.h"
 
 #ifdef COHORT_WITH_CUDA

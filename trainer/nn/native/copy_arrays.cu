@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "trainer/nn/native/copy_arrays.h"
 

@@ -3,7 +3,7 @@
 #include <cuda_pipeline_primitives.h>
 #include <mma.h>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 
 namespace cohort::trainer {
 namespace {

@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "trainer/nn/native/block.h"
 #include "trainer/nn/native/element.h"

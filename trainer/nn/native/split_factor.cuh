@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "trainer/nn/native/product.h"
 #include "trainer/nn/native/wgmma.cuh"

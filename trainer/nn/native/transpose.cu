@@ -1,7 +1,7 @@
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "base/check.h"
+#include "base/cuda_check.h"
 #include "base/launch.h"
 #include "trainer/nn/native/transpose.h"
 

@@ -135,7 +135,8 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(cohort.__path__, "cohort_gnn."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in ("torch_geometric.nn", "torch_geometric.loader", "scipy.sparse", "processes"):
+    of_tests = ("torch_geometric.metrics", "scipy.sparse", "sklearn.metrics", "processes")
+    for name in ("torch_geometric.nn", "torch_geometric.loader", *of_tests):
         importlib.import_module(name)
     importlib.reload(torch.__config__)
     assert not torch.cuda.is_initialized()
@@ -168,7 +169,7 @@ def _become(start: Start) -> None:
             time.sleep(0.0005)
         _place(start)
         program = program_of(start.args)
-        if not (program.kind == "-m" and program.name.startswith("cohort_gnn.")):  # those of a launcher start none
+        if _starts_programs(program):
             warm.use(_begin_own())
         _settle(start, program)
         _show(start)
@@ -178,6 +179,13 @@ def _become(start: Start) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _starts_programs(program: Program) -> bool:
+    """Whether it may start Python programs. (One that does all the same starts a server first.)"""
+    if program.kind != "-m" or not program.name.startswith("cohort_gnn"):
+        return True
+    return program.name == "cohort_gnn" and program.argv[:1] not in (["dataset"], ["report"])
 
 
 def _place(start: Start) -> None:

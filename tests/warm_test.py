@@ -44,14 +44,14 @@ def told(arguments: list[str], env: dict[str, str], **options) -> dict:
 
 PLAIN, ELSEWHERE = ({}, {}), ({"OMP_NUM_THREADS": "1"}, {"cwd": "/"})
 SESSION = ({"PYTHONUNBUFFERED": "1"}, {"start_new_session": True})
+BOTH = tuple(one | other for one, other in zip(ELSEWHERE, SESSION, strict=True))
 
 
 @pytest.mark.parametrize(
     ("kind", "more", "options"),
     [
-        ("script", *ELSEWHERE),
-        ("-c", *SESSION),
-        *[("-c", *PLAIN), ("script", *PLAIN), ("-c", *ELSEWHERE), ("script", *SESSION)] * ALL_TESTS,
+        ("script", *BOTH),
+        *[(kind, *how) for kind in ("-c", "script") for how in (PLAIN, ELSEWHERE, SESSION)] * ALL_TESTS,
     ],
 )
 def test_a_forked_program_finds_what_a_fresh_one_finds(tmp_path, kind, more, options):

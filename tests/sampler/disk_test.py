@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -179,8 +180,8 @@ def test_memory_is_bounded(tmp_path):
     assert own[24_000_000] - own[8_000_000] < 1.05 * 16_000_000 + large_page + of_threads
 
 
-def test_a_file_that_is_cut_short_ends_the_run(tmp_path):
-    graph = generated(tmp_path / "graph", "--codec", "exponent", "--drop-raw")
+def test_a_file_that_is_cut_short_ends_the_run(graph, tmp_path):
+    graph = shutil.copytree(graph, tmp_path / "graph")
     (file,) = (graph / "prepared").glob("*.ibp")
     with package.NeighborLoader(graph, [5, 4], batch_size=100, device="cpu", host_bytes=400_000) as loader:
         batches = iter(loader)
@@ -193,8 +194,8 @@ def test_a_file_that_is_cut_short_ends_the_run(tmp_path):
                 pass
 
 
-def test_a_damaged_file_is_refused(tmp_path):
-    graph = generated(tmp_path / "graph", "--codec", "exponent", "--drop-raw")
+def test_a_damaged_file_is_refused(graph, tmp_path):
+    graph = shutil.copytree(graph, tmp_path / "graph")
     (file,) = (graph / "prepared").glob("*.ibp")
     status = file.stat()
     with file.open("r+b") as rows:
@@ -206,11 +207,9 @@ def test_a_damaged_file_is_refused(tmp_path):
     refused(result, 1, file.name, "correct checksums")
 
 
-def test_rows_that_are_not_encoded_are_refused(tmp_path):
-    sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7"]
-    ran("dataset", "generate", tmp_path / "raw", *sizes)
-    result = cohort("digest", tmp_path / "raw", "--device", "cpu", "--host-bytes", "1MB")
-    refused(result, 1, "--host-bytes", f"cohort dataset prepare {tmp_path / 'raw'}")
+def test_rows_that_are_not_encoded_are_refused(cora):
+    result = cohort("digest", cora, "--device", "cpu", "--host-bytes", "1MB")
+    refused(result, 1, "--host-bytes", f"cohort dataset prepare {cora}")
 
 
 def test_too_little_memory_is_refused(graph):

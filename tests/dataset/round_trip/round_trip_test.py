@@ -34,7 +34,7 @@ from processes import ALL_TESTS, cohort  # noqa: E402
 
 from cohort_gnn.launch import main as launch  # noqa: E402
 
-FRAMES, AT_ONCE = (100_000, 500) if ALL_TESTS else (1000, 50)
+FRAMES, AT_ONCE = (100_000, 500) if ALL_TESTS else (400, 50)
 IN_A_PROCESS = 50  # one of so many also runs as a program, whose exit status is looked at
 OTHERS_WORDS = re.compile(r"Traceback|Arrow|CSV (parse|conversion) error|Invalid( |:)|In CSV column|out of bounds")
 REFUSED = "cohort: "

@@ -34,6 +34,16 @@ TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "
 pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.parametrize("repeat", range(REPEATS))]
 
 
+def at_moments(values: list, first: int = 0) -> list[tuple]:
+    """(value, moment): each value at both moments by night, at one by day, in turn."""
+    return [
+        (value, moment)
+        for a, value in enumerate(values)
+        for b, moment in enumerate(MOMENTS)
+        if ALL_TESTS or b == (a + first) % 2
+    ]
+
+
 class Run:
     """`cohort train` for longer than any test takes, and its processes."""
 
@@ -116,8 +126,7 @@ def start(cora, shm, tmp_path):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", ["sampler", "trainer"])
+@pytest.mark.parametrize(("name", "moment"), at_moments(["sampler", "trainer"]))
 def test_a_process_is_killed(start, name, moment, device, repeat):
     run = start(moment, device)
     pid = run.find(name)
@@ -135,8 +144,7 @@ def test_a_process_is_killed(start, name, moment, device, repeat):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", ["sampler", "trainer of rank 0", "trainer of rank 1"])
+@pytest.mark.parametrize(("name", "moment"), at_moments(["sampler", "trainer of rank 0", "trainer of rank 1"], first=1))
 def test_a_process_of_two_ranks_is_killed(start, name, moment, device, repeat):
     run = start(moment, device, *two_ranks(device))
     pid = run.find(name)
@@ -160,8 +168,7 @@ def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(("number", "moment"), at_moments([signal.SIGINT, signal.SIGTERM]))
 def test_the_launcher_is_told_to_stop(start, number, moment, device, repeat):
     run = start(moment, device)
     run.launcher.send_signal(number)

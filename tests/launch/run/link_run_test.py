@@ -337,7 +337,7 @@ def test_models_learn_the_same_with_both_kinds_of_layers(links, tmp_path, more):
         assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
 
 
-@of_each("more", [["--layers", "pyg"]], [[]])
+@of_each("more", [["--layers", "pyg"]] * ALL_TESTS, [[]])
 def test_a_cache_is_planned_for_all_endpoints_and_ranks_agree(links, tmp_path, more):
     options = ["--epochs", 2, "--ranks", 2, *more]
     without = links.train(tmp_path / "without", *options)

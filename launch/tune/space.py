@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cohort_gnn.cache import budget
 from cohort_gnn.cache import options as cache_options
@@ -14,7 +15,7 @@ from cohort_gnn.cache.planner import holds_all_raw_rows
 from cohort_gnn.launch.options.devices import gpu_memory
 from cohort_gnn.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort_gnn.launch.run.calibrate import HEADROOM
-from cohort_gnn.launch.run.job import topology_bytes
+from cohort_gnn.launch.run.job import planned_seeds, topology_bytes, with_task
 from cohort_gnn.launch.tune.search import Axis, Point
 from cohort_gnn.spec.run import RunSpec
 
@@ -97,7 +98,8 @@ class Room:
     """Whether a GPU has room for a point, by the rule of ``cohort plan``; always, where its memory is unknown."""
 
     def __init__(self, spec: RunSpec, meta: dict, data):
-        self._spec, self._meta, self._dataset = spec, meta, data.path
+        self._spec, self._meta, self._data, self._dataset = spec, meta, data, data.path
+        self._trees: dict[str, Any] | None = None  # of disjoint batches, as presample() takes them
         self._topology_bytes = topology_bytes(data, spec.weight_attr)
         self._fanout = spec.fanout * len(data.edge_types)
         self._gpu_bytes = gpu_memory(spec)
@@ -118,10 +120,12 @@ class Room:
         cache_bytes = int(ratio * raw_bytes_of(self._meta))
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
-            run = (self._dataset, self._fanout, spec.batch_size, spec.presample_batches)
-            self._counts = [presample(*run, draws=spec.draws)]
+            seeds, batch_size, self._trees = planned_seeds(with_task(spec, self._data), self._data)
+            run = (self._dataset, self._fanout, batch_size, spec.presample_batches)
+            self._counts = [presample(*run, seeds=seeds, draws=spec.draws, trees=self._trees)]
         memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
-        needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
+        disjoint = self._trees is not None
+        needs = memory_needs(replace(spec, **memory), self._meta, self._counts, disjoint=disjoint)
         if self._holds_topology(cache_bytes):
             needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
         return not budget.misfits([cache_bytes], needs, 0, 0)

@@ -16,6 +16,11 @@ import cohort_gnn as package
 from cohort_gnn import NeighborLoader
 from cohort_gnn.dataset import LinkRows, Task, from_pyg, from_tensors, held_out, split_links, write_task
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import build_parser
+from cohort_gnn.launch.options.parser import spec_of
+from cohort_gnn.launch.tune.space import Room
+from cohort_gnn.spec.meta import read_meta
+from cohort_gnn.spec.run import RunSpec
 
 pytestmark = pytest.mark.usefixtures("shm")
 CUSTOMERS, PRODUCTS, GROUPS, STEPS, STEP = 120, 48, 8, 18, 100
@@ -259,6 +264,15 @@ def test_a_cache_is_planned_for_the_pairs_of_a_task(shop):
     ]
     counted = json.loads(ran(*how, "--json").stdout)
     assert counted["counts"]["batches"] == 2 * -(-task_of().splits["train"].num_rows // 128)
+
+
+def test_tune_counts_the_batches_of_a_task(shop):
+    how = [shop, "--task", "next", "--fanout", "5", "--batch-size", "64", "--gpu-memory", "1GB"]
+    spec = spec_of(build_parser().parse_args(["tune", *map(str, how)]), RunSpec)
+    point = {"cache_ratio": 0.5, "sampler_sms": 0, "slots": 4, "reuse": True, "compress": "auto"}
+    assert Room(spec, read_meta(shop), open_dataset(shop)).fits(point)
+    planned = json.loads(ran("plan", *how, "--num-gpus", "1", "--cache-ratio", "0.2", "--json").stdout)
+    assert planned["counts"]["reused"], "what a plan counts, too"
 
 
 WRONG = [

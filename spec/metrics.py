@@ -8,14 +8,14 @@ HITS = (1, 10, 20, 50, 100)  # the k of "hits@k"
 RANKED = ("recall", "ndcg", "map")  # of links, among all targets: "recall@20"
 OF_TASK = {  # the first is the one by which epochs are compared without --monitor
     "classification": ("accuracy", "auroc", "average_precision", "f1"),
-    "regression": ("rmse", "mae", "r2"),
+    "regression": ("rmse", "mae", "r2", "nmae"),
     "multilabel": ("micro_f1", "auroc", "average_precision", "f1"),
     "link": ("mrr", *(f"hits@{k}" for k in HITS), "auc"),
 }
 NAMES = tuple(dict.fromkeys(name for names in OF_TASK.values() for name in names))
-ERRORS = ("rmse", "mae")  # less is better
+ERRORS = ("rmse", "mae", "nmae")  # less is better
 NO_SHARES = (*ERRORS, "r2", "mrr", "ndcg", "map")  # shown as numbers; others in percent
-TITLES = {"rmse": "RMSE", "mae": "MAE", "r2": "R2", "micro_f1": "F1", "mrr": "MRR", "auroc": "AUROC"}
+TITLES = {"rmse": "RMSE", "mae": "MAE", "nmae": "NMAE", "r2": "R2", "micro_f1": "F1", "mrr": "MRR", "auroc": "AUROC"}
 
 WORDS = (*NAMES, *(f"{kind}@20" for kind in RANKED))
 LISTED = ", ".join((*NAMES, *(f"{kind}@K" for kind in RANKED)))

@@ -328,8 +328,8 @@ class RunSpec(SamplerSpec):
     metrics: MetricNames | None = _training(
         None,
         "what validation and test measure besides the loss's own metric: classes: auroc, average_precision, f1; several"
-        " labels a node: the same, each label by itself; numbers: mae, r2; the mean over several classes or labels;"
-        " links: recall@K, ndcg@K, map@K of the K best of all targets that a source has no edge to",
+        " labels a node: the same, each label by itself; numbers: mae, nmae, r2; the mean over several classes or"
+        " labels; links: recall@K, ndcg@K, map@K of the K best of all targets that a source has no edge to",
         COURSE,
         metavar="NAME[,NAME...]",
     )
@@ -421,6 +421,7 @@ class TrainerSpec(RunSpec):
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
         weights_of_classes: what --class-weights gives each class.
+        label_deviation: the standard deviation of the training labels, of nmae; None: it is not measured.
         task_name: of the data set's task that is learned; None: its splits and labels, or edges as links.
         class_names: of the classes or labels of that task; None: they have none, or columns.json has them.
         in_time: seeds have times, and edges up to these are drawn.
@@ -437,6 +438,7 @@ class TrainerSpec(RunSpec):
     max_batches: int | None = None
     coarse_error: float = 0.0
     weights_of_classes: list[float] | None = None
+    label_deviation: float | None = None
     task_name: str | None = None
     class_names: list[str] | None = None
     in_time: bool = False

@@ -23,7 +23,7 @@ TARGETS: dict[str, dict[str, str]] = {  # of RelBench's task types
     "binary_classification": {"targets": "classification", "metric": "auroc"},
     "multiclass_classification": {"targets": "classification", "metric": "accuracy"},
     "multilabel_classification": {"targets": "multilabel"},
-    "regression": {"targets": "regression", "metric": "mae"},
+    "regression": {"targets": "regression", "metric": "nmae"},
 }
 M = TypeVar("M", bound=msgspec.Struct)
 

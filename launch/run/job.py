@@ -20,7 +20,7 @@ from cohort_gnn.dataset.tasks import tasks_of
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
-from cohort_gnn.launch.run.losses import weights_of_classes, with_whole_path
+from cohort_gnn.launch.run.losses import label_deviation, weights_of_classes, with_whole_path
 from cohort_gnn.launch.run.times import (
     age_spans,
     counted_pairs,
@@ -97,6 +97,7 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
         **values_of(with_whole_path(spec)),
         coarse_error=coarse_error(spec, data),
         weights_of_classes=weights_of_classes(spec, data),
+        label_deviation=label_deviation(spec, data),
         num_classes=spec.hidden if task is None else task.num_classes,
         feature_dim=types.feature_dims[types.target],
         targets="link" if task is None else str(task.targets),

@@ -52,6 +52,22 @@ def weights_of_classes(spec: RunSpec, data: StoredGraph) -> list[float] | None:
     return [float(counts.sum() / ((counts > 0).sum() * count)) if count else 0.0 for count in counts]
 
 
+def label_deviation(spec: RunSpec, data: StoredGraph) -> float | None:
+    """The standard deviation of the training labels, by which nmae divides the mean absolute error, as of a sample (n -
+    1); None: nmae is not measured.
+
+    Raises:
+        CohortError: there is none, or it is 0.
+    """
+    if "nmae" not in (*(spec.metrics or ()), spec.monitor) or spec.task == "link":
+        return None
+    y = labels_or_unknown(task_of(spec, data), "train").astype(np.float64)
+    y = y[~np.isnan(y)]
+    if len(y) < 2 or y.min() == y.max():
+        raise CohortError("nmae", "training labels that differ", "none", "rmse and mae need none")
+    return float(y.std(ddof=1))
+
+
 def with_whole_path(spec: Spec) -> Spec:
     """The options with a file of weights by its absolute path: a run that is resumed elsewhere finds it."""
     if spec.class_weights in (None, "balanced"):

@@ -11,6 +11,7 @@ from cohort_gnn.dataset.learned import labels_or_unknown
 from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.run.job import types_of_run
+from cohort_gnn.launch.run.losses import label_deviation
 from cohort_gnn.launch.run.times import is_in_time, learns_links, seed_times, task_name, task_of
 from cohort_gnn.spec.metrics import OF_TASK, RANKED, is_of, names_of, ranked
 from cohort_gnn.spec.run import RunSpec
@@ -35,6 +36,7 @@ def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
                 hint = "mrr and hits@k rank among the negatives of split-links, with any decoder"
                 raise CohortError(f"{flag} {name}", "--decoder dot or distmult", "--decoder mlp", hint)
     _check_memory(spec, data)
+    label_deviation(spec, data)
     if spec.monitor in NEED_BOTH and not _has_both(task_of(spec, data)):
         hint = f"--split-ratio of the import makes another split; or leave --monitor {spec.monitor} out"
         expected = "validation nodes that have a class or label and others that have it not"

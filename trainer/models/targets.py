@@ -67,10 +67,17 @@ class Classes:
 
 
 class Numbers:
-    """A number: mean squared error; RMSE and MAE."""
+    """A number: mean squared error; RMSE and MAE.
 
-    metric, summed = "rmse", ("rmse", "mae")
-    num_sums = 3
+    Args:
+        deviation: of the training labels, by which NMAE divides MAE; None: NMAE is not measured.
+    """
+
+    metric, num_sums = "rmse", 3
+
+    def __init__(self, deviation: float | None = None):
+        self._deviation = deviation
+        self.summed = ("rmse", "mae") if deviation is None else ("rmse", "mae", "nmae")
 
     def count(self, y: Tensor) -> Tensor:
         return (~y.isnan()).sum()
@@ -84,7 +91,10 @@ class Numbers:
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         squares, magnitudes, known = sums.tolist()
-        return {"rmse": (squares / known) ** 0.5, "mae": magnitudes / known} if known else {}
+        if not known:
+            return {}
+        metrics = {"rmse": (squares / known) ** 0.5, "mae": magnitudes / known}
+        return metrics if self._deviation is None else metrics | {"nmae": metrics["mae"] / self._deviation}
 
     def constant(self, y: Tensor) -> float | None:
         known = y[~y.isnan()].double()
@@ -278,7 +288,7 @@ def targets_for(options: TrainerSpec, device: torch.device) -> Targets:
         return Classes(gamma, None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device))
     if options.targets == "link":
         return LinkTargets(options.loss, ranked_metrics(options), among_negatives=options.task_name is None)
-    return MultiLabel(gamma) if options.targets == "multilabel" else targets_of(options.targets)
+    return MultiLabel(gamma) if options.targets == "multilabel" else Numbers(options.label_deviation)
 
 
 def ranked_metrics(options: TrainerSpec) -> list[str]:

@@ -58,6 +58,13 @@ def rows_of(task: Task) -> Mapping[str, TaskRows]:
     return cast(Mapping[str, TaskRows], task.splits)
 
 
+def seen_until(task: Task, rows: TaskRows) -> np.ndarray | None:
+    """int64 [n]: the times up to which rows of a task of nodes see the graph; None: they have no times."""
+    if rows.times is None or task.rows_until is None:
+        return rows.times
+    return np.minimum(rows.times, task.rows_until)
+
+
 def link_rows_of(task: Task) -> Mapping[str, LinkRows]:
     """The splits of a task of links."""
     assert task.kind == "link"

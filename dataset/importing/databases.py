@@ -129,6 +129,7 @@ class _Manifest(msgspec.Struct, kw_only=True):
     """manifest.yaml of RelBench, as far as it is read."""
 
     tables: dict[str, _TableOf]
+    test_timestamp: Any = None
 
 
 class _TaskManifest(msgspec.Struct, kw_only=True):
@@ -145,6 +146,7 @@ class _TaskManifest(msgspec.Struct, kw_only=True):
     dst_entity_table: str | None = None
     dst_entity_col: str | None = None
     eval_k: int | None = None
+    num_eval_timestamps: int = 1
     remove_columns: list[tuple[str, str]] = []
 
 
@@ -191,6 +193,8 @@ def _task_of(task: _TaskManifest, manifest: _Manifest) -> dict[str, Any] | None:
         return None
     time = task.time_col or (manifest.tables[table].time_col if task.kind == "autocomplete" else None)
     entry: dict[str, Any] = {"nodes": table, "id": id_column, "label": label} | ({"time": time} if time else {})
+    if not link and task.num_eval_timestamps > 1 and manifest.test_timestamp is not None and time:
+        entry["rows_until"] = str(manifest.test_timestamp)  # the test has later times, whose models see no more
     if not link:
         return entry | TARGETS[task.task_type]
     return entry | {"to": task.dst_entity_table} | ({"metric": f"map@{task.eval_k}"} if task.eval_k else {})

@@ -166,6 +166,8 @@ class TaskOf(Text, forbid_unknown_fields=True, kw_only=True):
         to: of links, the node type of their targets.
         metric: by which models are compared.
         overlapping_times: "allow": validation and test need not be later than training.
+        rows_until: a timestamp, or an integer where times are: rows of nodes later than it are not seen, whatever the
+            time of the task's row.
     """
 
     nodes: str
@@ -182,6 +184,7 @@ class TaskOf(Text, forbid_unknown_fields=True, kw_only=True):
     time_unit: str | None = None
     time_zone: str | None = None
     overlapping_times: Literal["refuse", "allow"] = "refuse"
+    rows_until: str | int | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):

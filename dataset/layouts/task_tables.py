@@ -19,7 +19,7 @@ from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.classes import named_classes
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile
 from cohort_gnn.dataset.tables.text_options import Wanted
-from cohort_gnn.dataset.tables.timestamps import Clock
+from cohort_gnn.dataset.tables.timestamps import Clock, as_integers
 from cohort_gnn.dataset.tasks import SPLITS, LinkRows, Task, TaskRows, demand_types
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
     options = entry.options(place)
     id_columns = [entry.id] if isinstance(entry.id, str) else entry.id
     wanted = Wanted([*id_columns, *([entry.time] if entry.time else []), *labels], numbers=())
+    clock = Clock.named(f"{place}.time_unit", entry.time_unit, entry.time_zone, options.says)
     opened = {
         split: tables.open_table(file_beside(f"{place}.{split}", path, file), options, wanted, entry.format)
         for split in SPLITS
@@ -54,8 +55,8 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
         "time_column": entry.time,
         "label_column": ", ".join(labels),
         "overlapping_times": entry.overlapping_times == "allow",
+        "rows_until": _moment(f"{place}.rows_until", entry.rows_until, clock),
     }
-    clock = Clock.named(f"{place}.time_unit", entry.time_unit, entry.time_zone, options.says)
     rows = {
         split: (_ids(table, id_columns, ids[entry.nodes]), _times(table, entry.time, clock))
         for split, table in opened.items()
@@ -83,9 +84,27 @@ def _demand_keys(place: str, entry: TaskOf, labels: list[str]) -> None:
         ("classes", entry.classes is None or entry.to is None and not several, "nothing, but for classes"),
         ("label", bool(labels) and (several or len(labels) == 1), "one column; several with targets: multilabel"),
         ("time", entry.time is not None or entry.time_unit is None, "the column that has the unit"),
+        (
+            "rows_until",
+            entry.rows_until is None or entry.time is not None and entry.to is None,
+            "a task of nodes at times",
+        ),
     ):
         if not fits:
             raise CohortError(f"{place}.{key}", expected, str(getattr(entry, key) or "none"), HINT)
+
+
+def _moment(place: str, value: str | int | None, clock: Clock | None) -> int | None:
+    """A time of a description as an integer, rounded down to the unit of the times."""
+    import pyarrow as pa
+
+    if value is None or isinstance(value, int) and clock is None:
+        return value
+    if clock is None or isinstance(value, int):
+        expected = "an integer, as the times are" if clock is None else "a timestamp, in quotes"
+        raise CohortError(place, expected, str(value), HINT)
+    texts = pa.chunked_array([pa.array([value])])
+    return int(as_integers(place, texts, clock.unit, clock.zone or "UTC", 0, exact=False)[0])
 
 
 def _with_empty(rows: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.learned import learned, link_rows_of, rows_of
+from cohort_gnn.dataset.learned import learned, link_rows_of, rows_of, seen_until
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
 from cohort_gnn.dataset.tasks import Task, demand_later
 from cohort_gnn.spec.graph import NO_TIME, GraphTypes
@@ -172,7 +172,7 @@ def counted_seeds(
     task, trees = task_of(spec, data), trees_of(spec, data)
     rows = rows_of(task)[split]
     if trees is not None and is_in_time(spec, data):
-        trees["times"] = rows.times
+        trees["times"] = seen_until(task, rows)
     is_own = bool(task.name) or trees is not None
     return rows.nodes + data.first_node[task.node_type] if is_own else None, trees
 

@@ -164,7 +164,8 @@ LABELS = {
     "next": lambda count: [sorted(set(RNG.integers(0, PRODUCTS, 3).tolist())) for _ in range(count)],
 }
 TASKS = {
-    "churn": ENTITY | {"task_type": "binary_classification", "target_col": "churn", "timedelta": "20 days"},
+    "churn": ENTITY | {"task_type": "binary_classification", "target_col": "churn", "timedelta": "20 days",
+                       "num_eval_timestamps": 2},
     "spent": ENTITY | {"task_type": "regression", "target_col": "spent", "timedelta": "20 days",
                        "remove_columns": [["purchases", "amount"]]},
     "next": {"task_type": "recommendation", "kind": "external", "src_entity_table": "customers",
@@ -231,6 +232,8 @@ def test_tasks_of_relbench_are_read(relbench_data, relbench_folder):
     found = {name: open_task(relbench_data, name) for name in TASKS}
     assert {name: task.metric for name, task in found.items()} == {"churn": "auroc", "spent": "nmae", "next": "map@5"}
     assert {task.time_unit for task in found.values()} == {"s"}
+    until = {name: task.rows_until for name, task in found.items()}
+    assert until == {"churn": 1_719_792_000, "spent": None, "next": None}, "2024-07-01"
     for name, task in found.items():
         for split in SEEDS:
             frame = pd.read_parquet(relbench_folder / "tasks" / name / f"{split}.parquet")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.learned import labels_or_unknown, rows_of
+from cohort_gnn.dataset.learned import labels_or_unknown, rows_of, seen_until
 from cohort_gnn.dataset.tasks import SPLITS, Task
 from cohort_gnn.trainer.loader.source import OfPairs
 
@@ -46,7 +46,9 @@ def seeds_of_task(task: Task, first: int, in_time: bool) -> dict[str, Seeds]:
     """
     return {
         split: Seeds(
-            rows.nodes + first, rows.times if in_time else None, labels_or_unknown(task, split) if task.name else None
+            rows.nodes + first,
+            seen_until(task, rows) if in_time else None,
+            labels_or_unknown(task, split) if task.name else None,
         )
         for split, rows in rows_of(task).items()
     }

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,20 @@ def test_a_run_from_before_models_read_times_goes_on_without(typed_run, tmp_path
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert resumed(tmp_path, {})[1].time_encoding == "none"
     assert model_described(tmp_path)[0].ages is None
+
+
+def test_a_task_sees_no_row_later_than_it_says(events, run, tmp_path):
+    shutil.copytree(events, tmp_path / "set")
+    task = package.dataset.open_task(events, "signal")
+    write_task(tmp_path / "set", replace(task, rows_until=850))
+    ran("train", tmp_path / "set", *OPTIONS, *IN_TIME, "--epochs", "1", "--out", tmp_path / "run")
+    table, rows = pq.read_table(tmp_path / "run/test.parquet"), task.splits["test"]
+    assert table["shop"].to_pylist() == rows.nodes.tolist()
+    assert (table["day"].to_numpy().astype("datetime64[s]").astype(np.int64) // 86_400).tolist() == rows.times.tolist()
+    until = np.minimum(rows.times, 850)
+    assert (until < rows.times).any()
+    found = scores_in_batches(tmp_path / "set", tmp_path / "run", rows.nodes, until, [12])
+    np.testing.assert_allclose(found, table["p_gain"].to_numpy(), atol=1e-5)
 
 
 WRONG = [

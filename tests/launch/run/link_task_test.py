@@ -243,6 +243,9 @@ def test_held_out_links_rank_among_all_targets_of_their_time(tmp_path):
         for source in np.unique(pairs[:, 0]):
             right = set(pairs[pairs[:, 0] == source, 1].tolist())
             recalls.append(len(right & set(scores[source].topk(5).indices.tolist())) / len(right))
+    how = ["--top-k", "5", "--at-time", int(time), "--device", "cpu", "--quiet", "--out", tmp_path / "best.npy"]
+    ran("predict", tmp_path / "run", tmp_path / "set", *how)
+    assert np.load(tmp_path / "best.npy").tolist() == scores.topk(5).indices.tolist()
     assert len(recalls) > len(np.unique(held.pairs[:, 0])), "sources come at several times"
     assert test_metrics_of(tmp_path / "run")["recall@5"] == pytest.approx(np.mean(recalls), abs=1e-6)
 

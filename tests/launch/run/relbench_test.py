@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +22,9 @@ pytestmark = [
     pytest.mark.skipif(not ALL_TESTS, reason="downloads RelBench: tests/run.sh --all runs it"),
     pytest.mark.usefixtures("shm"),
 ]
-PACKAGES = ("relbench==3.0.2", "huggingface_hub==1.0.1")  # which RelBench imports to know a local folder
+# RelBench imports huggingface_hub to know a local folder, and its models are of pytorch-frame.
+PACKAGES = ("relbench==3.0.2", "huggingface_hub==1.0.1", "pytorch-frame==0.3.0")
+EXAMPLES = Path(__file__).parents[3] / "examples"
 COUNT, PRODUCTS, PURCHASES = 80, 20, 3000
 KEYS = {"entity_table": "customers", "entity_col": "customer_id", "time_col": "timestamp", "timedelta": "30 days"}
 TASKS = {
@@ -158,3 +162,12 @@ def test_metrics_are_those_of_relbench(relbench, shop, data, tmp_path, name, our
     print(f"{name}: {ours} {found}, RelBench {ended.stdout.strip()}")
     for measured in json.loads(ended.stdout):
         assert measured[theirs] == pytest.approx(found, rel=1e-5)
+
+
+def test_the_model_of_relbench_trains_on_batches_of_cohort(relbench, shop):
+    environment = os.environ | {"PYTHONPATH": f"{os.environ['PYTHONPATH']}:{relbench}"}
+    command = [sys.executable, EXAMPLES / "relbench_model.py", shop, "churn", "5"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("validation {'roc_auc': ") == 5
+    assert float(re.search(r"test: {'roc_auc': ([\d.]+)}", ended.stdout)[1]) > 0.65, ended.stdout

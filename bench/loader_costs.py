@@ -80,6 +80,9 @@ def main() -> None:
             "by time, last": cohort.NeighborLoader(
                 stream, args.fanout, seeds, temporal_strategy="last", **timed, **nodes
             ),
+            "by time, window": cohort.NeighborLoader(
+                stream, args.fanout, seeds, time_window=args.edges, **timed, **nodes
+            ),
         }
         if args.pyg:
             loaders["PyG, links"] = _pyg_links(graph, pairs, args)
@@ -92,10 +95,10 @@ def main() -> None:
                     seconds_of(loader, args.batches // share, max(args.warm_up // share, 1), args.device)
                 )
         median = {name: statistics.median(seconds) for name, seconds in taken.items()}
-        beside = {"by time, last": "by time", "by time": "disjoint"}
+        beside = {"by time, window": "by time", "by time, last": "by time", "by time": "disjoint"}
         for name, seconds in median.items():
             other = beside.get(name, "nodes")
-            print(f"{name:14} {seconds * 1e3:8.2f} ms a batch, {seconds / median[other]:6.2f} x {other}", flush=True)
+            print(f"{name:15} {seconds * 1e3:8.2f} ms a batch, {seconds / median[other]:6.2f} x {other}", flush=True)
         for loader in loaders.values():
             if hasattr(loader, "close"):
                 loader.close()

@@ -77,7 +77,7 @@ endfunction()
 # The readers named are compiled for them under the address and undefined-behaviour sanitizers, whatever the build's
 # options are; those that read JSON alone take long to compile and index nothing, preset asan has them. Each program
 # reads a fixed number of inputs as a test. With COHORT_FUZZ (preset fuzz) it is libFuzzer's.
-set(COHORT_FUZZ_RUNS 5000 CACHE STRING "Inputs that a fuzz test reads")
+set(COHORT_FUZZ_RUNS 2000 CACHE STRING "Inputs that a fuzz test reads")
 function(cohort_fuzz room)
   if(NOT COHORT_TESTS OR CMAKE_CXX_FLAGS MATCHES "sanitize=thread")  # one program has one of the two
     return()

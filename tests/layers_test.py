@@ -2,6 +2,7 @@
 arrow listed there is used, and no arrows form a circle."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -115,6 +116,7 @@ def links_of(root: Path, path: Path) -> Iterator[tuple[int, str]]:
             yield text.count("\n", 0, match.start()) + 1, used
 
 
+@functools.cache
 def arrows(root: Path) -> list[Arrow]:
     """Every include and import from one component to another."""
     found = []

@@ -206,9 +206,9 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 @pytest.mark.parametrize(
     ("words", "has_port"),
     [
-        (["train", "DATA", *TINY, "--epochs", "40", "--ranks", "2", "--out", "OUT"], True),
+        (["train", "DATA", *TINY, "--epochs", "8", "--ranks", "2", "--out", "OUT"], True),
         (["run", "--device", "cpu", "--ranks", "2", "SCRIPT", "DATA"], True),
-        (["train", "DATA", *TINY, "--epochs", "20", "--out", "OUT"], False),
+        (["train", "DATA", *TINY, "--epochs", "4", "--out", "OUT"], False),
     ],
     ids=["train of two ranks", "script of two ranks", "train"],
 )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from processes import ran
+from processes import ALL_TESTS, ran
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -37,7 +37,7 @@ def told(summary: dict) -> list[float]:
     return [value for epoch in summary["epochs"] for value in (epoch["loss"], epoch["val_accuracy"])]
 
 
-@pytest.mark.parametrize("model", ["sage", "gcn", "graphconv"])
+@pytest.mark.parametrize("model", ["sage", "gcn", *["graphconv"] * ALL_TESTS])
 def test_training_is_the_same(run, model):
     options = ["--device", "cpu", "--model", model]
     fetched = run("fetched", *options, "--cache-ratio", "0.5")  # which is planned, as for a GPU

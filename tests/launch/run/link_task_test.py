@@ -278,6 +278,18 @@ def test_tune_counts_the_batches_of_a_task(shop):
     assert planned["counts"]["reused"], "what a plan counts, too"
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("how", [[], ["--cache-ratio", "0.2", "--topology", "host"]], ids=str)
+def test_a_gpu_learns_the_same(shop, run, tmp_path, how):
+    options = [*OPTIONS, *IN_TIME, "--eval-fanout=-1", "--epochs", "6", "--metrics", "recall@5,ndcg@3"]
+    options[options.index("cpu")] = "cuda"
+    ran("train", shop, *options, *how, "--out", tmp_path / "run")
+    on_cpu, on_gpu = (pq.read_table(out / "test.parquet") for out in (run, tmp_path / "run"))
+    assert on_gpu.select(["who", "at"]).equals(on_cpu.select(["who", "at"]))
+    expected = test_metrics_of(run)
+    assert test_metrics_of(tmp_path / "run")["recall@5"] == pytest.approx(expected["recall@5"], abs=0.05)
+
+
 WRONG = [
     (["--monitor", "mrr"], "--monitor: expected recall@K, ndcg@K, map@K, found mrr"),
     (["--metrics", "auroc"], "--metrics: expected metrics of link"),

@@ -109,8 +109,8 @@ class Trainer:
         }
         self._ages, self._seed_times = ages, {}
         if ages:
-            times = {name: seeds.times for name, seeds in splits.items() if seeds.times is not None}
-            self._seed_times = {name: torch.tensor(own, device=source.device) for name, own in times.items()}
+            known = {name: seeds.times for name, seeds in splits.items() if seeds.times is not None}
+            self._seed_times = {name: torch.tensor(own, device=source.device) for name, own in known.items()}
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)

@@ -8,6 +8,13 @@
 // With replacement, a fanout k >= 0 draws exactly k positions of a list that is not empty, pick j uniformly from [0, d)
 // by the same number, and positions come out in the order of the picks.
 //
+// Layer sampling (LABOR: Balin, Catalyurek: "Layer-neighbor sampling", NeurIPS 2023, arXiv 2210.13339): a node has a
+// number in each hop of a batch, the same in all lists that it stands in. Of a list, the k positions with the smallest
+// numbers are drawn, and come out ascending. From one list that is a uniform draw, because numbers are independent; but
+// lists agree on their picks, so a batch has fewer nodes. A node that stands in a list several times in a row has
+// another number each time. With dependent batches (arXiv 2310.12403) a node keeps its number for some batches; nodes
+// change theirs in turn, as many after each batch, so each batch has the numbers of an independent one.
+//
 // Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
 // (pass_over): the draw is uniform over the subsets of what may be drawn.
 #pragma once
@@ -55,6 +62,26 @@ COHORT_HOST_DEVICE constexpr int64_t draw_replaced(base::PhiloxKey batch_key, in
                                                    int64_t degree, int relation = 0) {
   return draw_candidate(batch_key, node, hop, j, j + 1, degree, relation);
 }
+
+// The numbers of nodes in one batch of layer sampling.
+struct NodeNumbers {
+  base::PhiloxKey key{};    // of the epoch
+  uint64_t step = 0;        // of the batch
+  uint64_t dependency = 0;  // a node keeps its number for so many batches; 0: no layer sampling
+
+  // again: how many times the node stands directly before, in the same list.
+  COHORT_HOST_DEVICE constexpr uint64_t of(int64_t node, int hop, int64_t again) const {
+    constexpr uint64_t kStream = uint64_t{1} << 62;  // apart from other draws
+    constexpr int64_t kMostAgain = 0xFFFF;
+    constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ull;
+    const auto id = static_cast<uint64_t>(node);
+    const uint64_t turn = base::multiply_high_64(id * kSpread, dependency);  // [0, dependency)
+    const uint64_t period = (step + turn) / dependency;
+    const auto times = static_cast<uint64_t>(again < kMostAgain ? again : kMostAgain);
+    const uint64_t which = kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | period;
+    return base::random_64(key, id, which);
+  }
+};
 
 // Writes the drawn positions of one list: int64 [picks]. For the host body.
 inline void draw_positions(Draw draw, base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks,
@@ -133,6 +160,7 @@ struct Exclusions {
 // kUniform.
 struct DrawSpec {
   Draw draw = Draw::kUniform;                // kReplaced, kLast: of no lists with weights
+  NodeNumbers numbers{};                     // for kUniform alone, without weights and trees
   bool disjoint = false;                     // each seed is the root of a tree (trees.h)
   std::span<const int64_t> times{};          // int64 [num_seeds], of trees: they have no later edges; none: any time
   std::span<const int64_t> windows{};        // int64 [num_relations], with times; below 0, or none: edges of any age
@@ -153,6 +181,11 @@ constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int e
   const uint64_t which = kStream | (static_cast<uint64_t>(attempt) << 1) | static_cast<uint64_t>(end);
   return static_cast<int64_t>(
       base::random_below(static_cast<uint64_t>(bound), batch_key, static_cast<uint64_t>(number), which));
+}
+
+// The numbers of one batch.
+constexpr NodeNumbers node_numbers(uint64_t seed, uint64_t epoch, uint64_t step, uint64_t dependency) {
+  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step, dependency};
 }
 
 // The key of all draws of one batch.

@@ -28,6 +28,8 @@ void Query::check(std::size_t num_relations, bool is_homogeneous, bool has_times
   base::require(!last_hop_global || is_homogeneous, "local ids in all hops of several relations");
   base::require(!last_hop_global || !spec.disjoint, "no trees with global ids");
   base::require(spec.times.empty() || (spec.disjoint && has_times), "trees, edge times");
+  base::require(spec.numbers.dependency == 0 || (spec.draw == Draw::kUniform && !spec.disjoint && !has_weights),
+                "layer sampling of uniform draws from lists without weights, for seeds that share nodes");
   base::require(!has_weights || (!spec.disjoint && spec.draw == Draw::kUniform), "draws by weight alone");
 }
 

@@ -185,19 +185,23 @@ class HostBackend final : public Backend {
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
     const Draw how = query.spec.of(fanout, edges.relation.edge_times);
-    const HopDraw draw{query.key, hop, number, how, picks_of(fanout, how), targets, lists, exclusions, weights, begin};
+    const int64_t first_source = types_[static_cast<std::size_t>(edges.relation.source_type)].range.first;
+    const HopDraw draw{query.key, query.spec.numbers, hop,        number,  how,  picks_of(fanout, how), targets,
+                       lists,     first_source,       exclusions, weights, begin};
     find_candidates(query, edges.relation, draw);
     offset_.assign(end - begin + 1, 0);
+    int64_t num_read = 0;  // neighbours
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
-      const int64_t picks = draw.picks.of(drawable(draw, i));
+      const int64_t may = drawable(draw, i), picks = draw.picks.of(may);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
+      num_read += draw.numbers.dependency > 0 && picks > 0 ? may : picks;
     }
     if (query.spec.disjoint) demand_tree_nodes(std::ssize(query.seeds) + num_drawn_ + offset_.back());
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
-    list_bytes_ += offset_.back() * lists.index_bytes;
+    list_bytes_ += num_read * lists.index_bytes;
     edges.per_hop.push_back(offset_.back());
     edges.edges_before = edges.target.size();
     edges.target.resize(edges.edges_before + drawn_.size());
@@ -218,11 +222,13 @@ class HostBackend final : public Backend {
   // What is drawn from all lists of one relation in one hop.
   struct HopDraw {
     base::PhiloxKey key;
+    NodeNumbers numbers;
     int hop, relation;
     Draw how;
     Picks picks;
     const OfType& targets;
     const base::CscRef& lists;
+    int64_t first_source;  // the node that lists call 0
     ExclusionsRef exclusions;
     DrawWeightsRef weights;  // none: uniform draws
     std::size_t first;       // target of the hop, as a local id
@@ -273,6 +279,8 @@ class HostBackend final : public Backend {
       const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
       draw_weighted({draw.weights, list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
+    } else if (draw.numbers.dependency > 0 && picks < may) {
+      draw_by_numbers(draw, begin, draw.lists.indptr[node + 1], excluded, picks, drawn);
     } else {
       draw_positions(draw.how, draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
       const ExcludedRef from_row = excluded.from(row - begin);
@@ -280,6 +288,29 @@ class HostBackend final : public Backend {
     }
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks,
                 static_cast<int32_t>(local_id));
+  }
+
+  // Of the list [begin, end), the edges from the nodes with the smallest numbers: int64 [picks].
+  static void draw_by_numbers(const HopDraw& draw, int64_t begin, int64_t end, const ExcludedRef& excluded,
+                              int64_t picks, int64_t* drawn) {
+    struct Numbered {
+      uint64_t number;
+      int64_t edge;
+      auto operator<=>(const Numbered&) const = default;
+    };
+    thread_local std::vector<Numbered> all;
+    all.clear();
+    int64_t before = -1, again = 0;
+    for (int64_t edge = begin; edge < end; ++edge) {
+      const int64_t source = draw.lists.index(edge);
+      again = source == before ? again + 1 : 0;
+      before = source;
+      if (excluded.count > 0 && excluded.has(edge - begin)) continue;
+      all.push_back({draw.numbers.of(draw.first_source + source, draw.hop, again), edge});
+    }
+    std::ranges::nth_element(all, all.begin() + picks - 1);
+    std::ranges::transform(all.begin(), all.begin() + picks, drawn, &Numbered::edge);
+    std::sort(drawn, drawn + picks);
   }
 
   // Puts the sources of edges in their place in drawn_[first, last); `e_id`: where the edges are to be kept, or null.

@@ -113,12 +113,13 @@ constexpr int kSmThreads = 1536;
 constexpr int kSmThreads = 2048;
 #endif
 
-// picks: int64 [size + 1], 0 behind the last list; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory
-// most of its time, so as many threads as an SM holds. kExcludes: `exclusions` has any.
+// picks: int64 [size + 1], 0 behind the last list; lists: [size]; use: uint64 [kNumUses], added to. reads_all: all
+// neighbours are read of a list that any is drawn from. Waits for memory most of its time, so as many threads as an SM
+// holds. kExcludes: `exclusions` has any.
 template <bool kExcludes>
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
-                       Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use,
+                       Picks how_many, bool reads_all, int64_t* picks, DrawnList* lists, unsigned long long* use,
                        ExclusionsRef exclusions, HopCounts counts) {
   UseCounter counter;
   const HopStart start = start_count(counts, size);
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     const int64_t drawn = how_many.of(list.degree);
     picks[i] = drawn;
     lists[i] = {list.neighbours, list.degree};
-    counter.add(list.tier, drawn);
+    counter.add(list.tier, reads_all && drawn > 0 ? list.degree : drawn);
   }
   end_count(start, size, picks);
   counter.sum_block(topology.index_bytes, use);
@@ -172,9 +173,19 @@ struct DrawnEdges {
   int64_t* e_id;                    // int64 [picks]
   ExcludedRef excluded;             // of the list
 
+  // The position in the whole list.
+  __device__ int64_t in_list(int64_t position) const {
+    if constexpr (kExcludes) return pass_over(excluded, position);
+    return position;
+  }
+  // position: in the whole list.
+  __device__ int64_t neighbour_of(int64_t position) const {
+    return first_source + neighbour_at(list, position, index_bytes);
+  }
+
   __device__ void put(int64_t at, int64_t position) const {
-    if constexpr (kExcludes) position = pass_over(excluded, position);
-    const int64_t source = first_source + neighbour_at(list, position, index_bytes);
+    position = in_list(position);
+    const int64_t source = neighbour_of(position);
     neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
     if (!first_visit) return;
@@ -269,6 +280,37 @@ __device__ void draw_edges(const Edges& edges, const DrawKey& key, int64_t node,
   }
 }
 
+// Of list i of the hop, of which `first` edges are drawn before.
+template <bool kEdgeIds, bool kExcludes>
+__device__ DrawnEdges<kEdgeIds, kExcludes> edges_of(const DrawGraph& graph, const DrawArrays& arrays,
+                                                    const HopStart& start, const DrawnList& list, int64_t i,
+                                                    int64_t first) {
+  const int64_t edge = start.edge + first;
+  DrawnEdges<kEdgeIds, kExcludes> edges{.list = list,
+                                        .index_bytes = graph.index_bytes,
+                                        .first_source = graph.first_source,
+                                        .first_visit = arrays.first_visit,
+                                        .visit = arrays.visit + static_cast<uint64_t>(first),
+                                        .neighbour = arrays.neighbour + edge,
+                                        .first_id = 0,
+                                        .e_id = nullptr,
+                                        .excluded = {}};
+  if constexpr (kExcludes) edges.excluded = arrays.exclusions.of_list(i);
+  if constexpr (kEdgeIds) {
+    edges.first_id = graph.indptr[arrays.frontier[start.node + i] - graph.first_target];
+    edges.e_id = arrays.e_id + edge;
+  }
+  return edges;
+}
+
+// The target of the edges that are drawn from list i, by one warp.
+__device__ void put_target(const DrawArrays& arrays, const HopStart& start, int64_t i, int64_t first, int64_t picks,
+                           int lane) {
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    arrays.target[start.edge + first + j] = arrays.first_target + static_cast<int32_t>(start.node + i);
+  }
+}
+
 // One warp a frontier node.
 template <bool kEdgeIds, bool kExcludes>
 __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key) {
@@ -276,25 +318,10 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
   const HopStart start = start_draw(arrays.counts, size, arrays.offset + size);
   for (int64_t i = grid_first() / kWarp; i < start.lists; i += grid_step() / kWarp) {
     const int64_t node = arrays.frontier[start.node + i];
-    const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first, edge = start.edge + first;
+    const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
     const DrawnList list = arrays.list[i];
-    for (int64_t j = lane; j < picks; j += kWarp) {
-      arrays.target[edge + j] = arrays.first_target + static_cast<int32_t>(start.node + i);
-    }
-    DrawnEdges<kEdgeIds, kExcludes> edges{.list = list,
-                                          .index_bytes = graph.index_bytes,
-                                          .first_source = graph.first_source,
-                                          .first_visit = arrays.first_visit,
-                                          .visit = arrays.visit + static_cast<uint64_t>(first),
-                                          .neighbour = arrays.neighbour + edge,
-                                          .first_id = 0,
-                                          .e_id = nullptr,
-                                          .excluded = {}};
-    if constexpr (kExcludes) edges.excluded = arrays.exclusions.of_list(i);
-    if constexpr (kEdgeIds) {
-      edges.first_id = graph.indptr[node - graph.first_target];
-      edges.e_id = arrays.e_id + edge;
-    }
+    put_target(arrays, start, i, first, picks, lane);
+    const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
     draw_edges(edges, key, node, picks, lane, arrays.position + first);
   }
 }

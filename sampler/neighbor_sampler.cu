@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sampler/layer_kernels.cuh"
 #include "sampler/tree_kernels.cuh"
 #include "sampler/weighted_kernels.cuh"
 
@@ -22,6 +23,11 @@ void check_launch() { cuda_check(cudaGetLastError(), "launch a sampler kernel");
 auto draw_kernel_of(bool edge_ids, bool excludes) {
   if (excludes) return edge_ids ? draw_kernel<true, true> : draw_kernel<false, true>;
   return edge_ids ? draw_kernel<true, false> : draw_kernel<false, false>;
+}
+
+auto draw_layer_kernel_of(bool edge_ids, bool excludes) {
+  if (excludes) return edge_ids ? draw_layer_kernel<true, true> : draw_layer_kernel<false, true>;
+  return edge_ids ? draw_layer_kernel<true, false> : draw_layer_kernel<false, false>;
 }
 
 // How many of the seeds are of each type: int64 [num_types]. Seeds of one type come to stand together, in their order.
@@ -93,6 +99,7 @@ void CudaNeighborSampler::sample_hop_by_hop(const Query& query, cudaStream_t str
 void CudaNeighborSampler::begin_batch(const Query& query, cudaStream_t stream) {
   num_nodes_ = num_edges_ = num_local_edges_ = num_visits_ = 0;
   edge_ids_ = query.edge_ids;
+  agrees_ = query.spec.numbers.dependency > 0;
   begin_generation(stream);
   number_seeds(query, stream);
   copy_exclusions(query, stream);
@@ -211,8 +218,8 @@ void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
           own.topology, own.weights, nodes, lists, picks, offset + first, list + first, use, exclusions, hop.counts);
     } else {
       const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
-      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, offset + first, list + first, use,
-                                                 exclusions, hop.counts);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, agrees_, offset + first,
+                                                 list + first, use, exclusions, hop.counts);
     }
     check_launch();
   }
@@ -295,6 +302,9 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
       const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
                                                  key);
+    } else if (agrees_) {
+      const auto kernel = draw_layer_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, query.spec.numbers, hop.number);
     } else {
       const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);

@@ -224,6 +224,7 @@ class CudaNeighborSampler {
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_visits_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
   bool edge_ids_ = false;                         // of the last sample()
+  bool agrees_ = false;                           // layer sampling, of the same
   int64_t num_bounded_ = 0, num_repeated_ = 0;
 };
 

@@ -15,7 +15,12 @@
     "edge and 4 per node beside the topology. Empty, and for relations without weights: draws are uniform") \
   X(std::string, weight_strategy, "random", one_of({"random", "top"}), \
     "with `weight_attr`: `random`; or `top`: the edges of greatest weight are drawn, of equal weights the first, which " \
-    "takes 4 bytes per edge alone")
+    "takes 4 bytes per edge alone") \
+  X(std::string, sampling, "neighbor", one_of({"neighbor", "labor"}), \
+    "`neighbor`: each list is drawn from by itself; `labor`: lists of a hop agree on what they draw, so that batches " \
+    "have fewer nodes (layer sampling, without weights or trees)") \
+  X(int64_t, batch_dependency, 1, between(1, kMostDependency), \
+    "with `labor`: for so many batches a node is drawn, or not, alike; at most 2^20")
 
 #define COHORT_SAMPLER_OPTIONS(X) \
   X(std::filesystem::path, dataset, {}, any, "folder of the data set") \

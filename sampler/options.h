@@ -13,6 +13,7 @@
 namespace cohort::sampler {
 
 inline constexpr int kMaxRanks = 1024;
+inline constexpr int64_t kMostDependency = int64_t{1} << 20;
 
 // The machines of a run, each of which keeps a part of the rows in its memory and gives them to the others.
 struct RowOwners {
@@ -30,6 +31,9 @@ using Tiers = std::array<double, 3>;  // local, peer and host memory
 #define COHORT_MEMBER(type, name, default_value, rule, about) type name = default_value;
 struct DrawOptions {
   COHORT_DRAW_OPTIONS(COHORT_MEMBER)
+
+  // As NodeNumbers has it.
+  uint64_t dependency() const { return sampling == "labor" ? static_cast<uint64_t>(batch_dependency) : 0; }
 };
 
 struct Options : DrawOptions {

@@ -154,6 +154,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .edge_ids = remembers_edges(),
           .last_hop_global = leaves_last_hop_global(pass.request),
           .spec = {.draw = pass.request.draw,
+                   .numbers = node_numbers(options_.seed, pass.request.epoch, step, options_.dependency()),
                    .disjoint = pass.request.disjoint,
                    .times = pairs ? pairs->times() : pass.schedule.times(step),
                    .windows = windows_of(pass.request),

@@ -166,7 +166,11 @@ class Counter {
           for (const int64_t at : positions) worker.times.push_back(how_.times[static_cast<std::size_t>(at)]);
         }
         Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
-        query.spec = {.draw = how_.draw, .disjoint = how_.disjoint, .times = worker.times, .windows = how_.time_window};
+        query.spec = {.draw = how_.draw,
+                      .numbers = node_numbers(kSeed, epoch, step, how_.dependency),
+                      .disjoint = how_.disjoint,
+                      .times = worker.times,
+                      .windows = how_.time_window};
         const BatchSizes sizes = worker.backend->sample(query);
         const cache::SampledBatch batch = worker.memory.fetch(*worker.backend, sizes, query, positions);
         const std::lock_guard lock(adding_);
@@ -196,7 +200,8 @@ class Counter {
 // What the options say of draws; gives the graph times of edges where seeds have some.
 CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& options, int64_t num_seeds,
                       GraphView& graph) {
-  CountedDraws how{.disjoint = options.disjoint, .time_window = options.time_window};
+  CountedDraws how{
+      .dependency = options.dependency(), .disjoint = options.disjoint, .time_window = options.time_window};
   how.draw = static_cast<channel::Draw>(base::number_of(options.draw, names_of(channel::Draw{}), "draw"));
   if (!how.time_window.empty() && how.time_window.size() != graph.relations.size()) {
     throw base::Error({"time_window", base::format("a number for each of {} relations", graph.relations.size()),
@@ -235,6 +240,7 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
   for (const Relation& relation : graph.relations) {
     if (relation.draw_weights) split = relation.draw_weights->hash(split);
   }
+  if (how.dependency > 0) split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.dependency)}, split);
   if (how.disjoint) {
     split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.draw)}, split);
     split = cache::hash_words(how.time_window, cache::hash_words(how.times, split));

@@ -60,6 +60,20 @@ class SamplerSpec:
         BATCHES | MEMORY,
         for_draws=True,
     )
+    sampling: Literal["neighbor", "labor"] = _sampling(
+        "neighbor",
+        "neighbor: draw from the neighbours of each node by itself; labor: nodes of a batch agree on the neighbours"
+        " that they draw, so that batches have fewer nodes and an epoch fetches fewer rows",
+        BATCHES | MEMORY,
+        for_draws=True,
+    )
+    batch_dependency: types.Dependency = _sampling(
+        1,
+        "with --sampling labor: number of batches for which a node is drawn, or not, alike: later batches find more"
+        " rows in GPU memory",
+        BATCHES,
+        for_draws=True,
+    )
     batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
     slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
     seed: types.Seed = _sampling(
@@ -182,6 +196,12 @@ class SamplerSpec:
         if self.weight_strategy != "random" and self.weight_attr is None:
             hint = "say which weights: weight_attr='edge_weight', or --weight-attr edge_weight"
             raise CohortError("weight_strategy", "random, without weight_attr", self.weight_strategy, hint)
+        if self.batch_dependency != 1 and self.sampling != "labor":
+            hint = "say sampling='labor', or --sampling labor, as well"
+            raise CohortError("batch_dependency", "1, without sampling labor", str(self.batch_dependency), hint)
+        if self.sampling == "labor" and self.weight_attr is not None:
+            hint = "layer sampling draws uniformly: leave one of the two options out"
+            raise CohortError("sampling", "neighbor, with weight_attr", self.sampling, hint)
 
     @property
     def draws(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ MOST_NUMBER = 1e9  # of what becomes seconds, or float32
 LIMITS = (INT32_MAX, MOST_NUMBER, 2**63 - 1)  # which `described` leaves out
 
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+Dependency = Annotated[int, Meta(ge=1, le=1 << 20)]
 NotNegative = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Span = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of time, in nanoseconds, too
 AboveZero = Annotated[float, Meta(gt=0, le=MOST_NUMBER)]

@@ -100,7 +100,11 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
     may_overlap = spec.overlapping_times == "allow" or (name and task_of(spec, data).overlapping_times)
     if not may_overlap:
         demand_later(times, f"--task {name}" if name else str(data.path), OVERLAP_CURE)
-    refused = {"--weight-attr": spec.weight_attr is not None, "--partition": spec.partition}
+    refused = {
+        "--weight-attr": spec.weight_attr is not None,
+        "--sampling labor": spec.sampling == "labor",
+        "--partition": spec.partition,
+    }
     for flag, is_set in refused.items():
         if is_set:
             hint = "leave it out, or say --time-attr none"
@@ -161,6 +165,9 @@ def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:
     if task_name(spec) is None or learns_links(spec, data):
         return None
     repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of(task_of(spec, data)).values())
+    if repeats and spec.sampling == "labor":
+        found = f"--task {task_name(spec)}, in which a node has several rows, so that each seed has a tree of its own"
+        raise CohortError("--sampling labor", "seeds that share nodes", found, "leave one of the two options out")
     return {"disjoint": True} if repeats else None
 
 

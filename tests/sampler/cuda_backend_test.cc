@@ -17,10 +17,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// excludes: from all batches but the last. replace: the draws are with replacement.
+// How edges are drawn; layers: layer sampling.
+enum class Way { kUniform, kReplaced, kLayers };
+
+// excludes: from all batches but the last.
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, TopologyMemory memory, const std::vector<int32_t>& fanout,
-                         bool excludes = false, bool replace = false) {
+                         bool excludes = false, Way way = Way::kUniform) {
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   CudaSettings settings;
@@ -31,7 +34,8 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyMemory memory, c
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
     const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
     Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
-    if (replace) query.spec.draw = Draw::kReplaced;
+    if (way == Way::kReplaced) query.spec.draw = Draw::kReplaced;
+    if (way == Way::kLayers) query.spec.numbers = node_numbers(5, 1, step, 1 + step % 3);
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
@@ -71,25 +75,12 @@ void expect_same_trees(TestGraph<Index> graph, TopologyMemory memory, const std:
 class GpuBackend : public ::testing::TestWithParam<std::vector<int32_t>> {};
 
 TEST_P(GpuBackend, SameBitsAsTheHost) {
-  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam());
-}
-
-TEST_P(GpuBackend, SameBitsWithTopologyInHostMemory) {
-  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam());
-}
-
-TEST_P(GpuBackend, PassesOverWhatIsExcluded) {
-  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), true);
-}
-
-TEST_P(GpuBackend, PassesOverWhatIsExcludedOfTopologyInHostMemory) {
-  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam(), true);
-}
-
-TEST_P(GpuBackend, DrawsWithReplacement) {
-  for (const bool excludes : {false, true}) {
-    expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), excludes, true);
-    expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam(), excludes, true);
+  for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers}) {
+    for (const bool excludes : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "way " << static_cast<int>(way) << ", excludes " << excludes);
+      expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), excludes, way);
+      expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam(), excludes, way);
+    }
   }
 }
 
@@ -205,8 +196,8 @@ TEST(GpuBackendEdgeRows, OfAnySize) {
     auto graph = mixed_graph<int32_t>(1500, 8);
     graph.describe_edges(dim);
     for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {0}}) {
-      for (const bool replace : {false, true}) {
-        expect_same_batches(graph, TopologyMemory::kAuto, fanout, false, replace);
+      for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers}) {
+        expect_same_batches(graph, TopologyMemory::kAuto, fanout, false, way);
       }
     }
     expect_same_trees(graph, TopologyMemory::kHost, {5, 3});

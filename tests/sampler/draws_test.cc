@@ -1,4 +1,4 @@
-// What is drawn: by weight, with replacement, in trees.
+// What is drawn: by weight, with replacement, by layers, in trees.
 #include "sampler/draw_weights.h"
 
 #include <gtest/gtest.h>
@@ -270,6 +270,140 @@ TEST(ReplacedDraw, IsUniformAlone) {
   make_host_backend(graph.view(), {})->sample(query);
   query.spec = {.draw = Draw::kReplaced};
   graph.draw_by_weight();
+  EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
+}
+
+// --- layer sampling
+// ----------------------------------------------------------------------------------------------------
+
+// The positions of a list that are not excluded, by the numbers of its neighbours; `again` counts equal ones that stand
+// side by side.
+std::vector<int64_t> by_number(const TestGraph<int32_t>& graph, std::size_t node, int hop, const NodeNumbers& numbers,
+                               const ExcludedRef& excluded = {}) {
+  std::vector<std::pair<uint64_t, int64_t>> numbered;
+  int64_t again = 0;
+  for (int64_t edge = graph.indptr[node]; edge < graph.indptr[node + 1]; ++edge) {
+    const int32_t* neighbour = graph.indices.data() + edge;
+    const int64_t position = edge - graph.indptr[node];
+    again = position > 0 && neighbour[0] == neighbour[-1] ? again + 1 : 0;
+    if (!excluded.has(position)) numbered.emplace_back(numbers.of(*neighbour, hop, again), position);
+  }
+  std::ranges::sort(numbered);
+  std::vector<int64_t> positions;
+  for (const auto& [number, position] : numbered) positions.push_back(position);
+  return positions;
+}
+
+TEST(LayerDraw, TakesTheSmallestNumbersOfEachList) {
+  const auto graph = mixed_graph<int32_t>(500, 3);
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(300);
+  std::iota(seeds.begin(), seeds.end(), int64_t{60});
+  for (const int32_t fanout : {0, 1, 5, 40, -1}) {
+    for (const bool excludes : {false, true}) {
+      const std::vector<int32_t> hops = {fanout};
+      Query query{seeds, hops, batch_key(1, 0, 4), true};
+      query.spec.numbers = node_numbers(1, 0, 4, 3);
+      SomeExclusions own(graph, seeds);
+      if (excludes) own.apply_to(query);
+      const HostBatch batch = run_host(*backend, graph.view(), query);
+      std::size_t edge = 0;
+      for (std::size_t i = 0; i < seeds.size(); ++i) {
+        const auto seed = static_cast<std::size_t>(seeds[i]);
+        ExcludedRef excluded;
+        if (excludes)
+          excluded = ExclusionsRef{own.starts.data(), own.positions.data()}.of_list(static_cast<int64_t>(i));
+        std::vector<int64_t> expected = by_number(graph, seed, 0, query.spec.numbers, excluded);
+        if (fanout >= 0) expected.resize(std::min<std::size_t>(expected.size(), static_cast<std::size_t>(fanout)));
+        std::ranges::sort(expected);
+        for (const int64_t position : expected) ASSERT_EQ(batch.e_id[edge++], graph.indptr[seed] + position) << seed;
+        ASSERT_EQ(batch.indptr[i + 1], static_cast<int64_t>(edge));
+      }
+      ASSERT_EQ(edge, batch.e_id.size());
+    }
+  }
+}
+
+// 10^6 draws of 4 out of 11, in which one node stands twice; p = 1e-6. Numbers of some batches in a row may depend on
+// each other: each batch by itself must be uniform.
+TEST(LayerDraw, IsUniformInEachBatch) {
+  TestGraph<int32_t> graph;
+  for (int i = 0; i < 10; ++i) graph.add_node({});
+  graph.add_node({0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9});
+  for (const uint64_t dependency : {1, 7}) {
+    std::vector<int64_t> positions(11), pairs(11 * 11);
+    for (uint64_t batch = 0; batch < 250'000; ++batch) {
+      const uint64_t step = dependency == 1 ? batch : batch % 13;
+      std::vector<int64_t> drawn = by_number(graph, 10, 1, node_numbers(batch, 2, step, dependency));
+      drawn.resize(4);
+      std::ranges::sort(drawn);
+      for (const int64_t position : drawn) ++positions.at(static_cast<std::size_t>(position));
+      ++pairs.at(static_cast<std::size_t>(drawn[0] * 11 + drawn[3]));
+    }
+    // The picks of a draw repel each other, so this is below a chi square of 10 degrees of freedom.
+    EXPECT_LT(chi_square(positions), 51.6);
+    for (std::size_t first = 0; first < 11; ++first) {
+      for (std::size_t last = 0; last < 11; ++last) {
+        const auto between = static_cast<double>(last) - static_cast<double>(first) - 1;  // choose 2 of these
+        const double expected = between < 2 ? 0 : 250'000 * between * (between - 1) / 2 / 330;
+        const auto count = static_cast<double>(pairs[first * 11 + last]);
+        EXPECT_LE(std::abs(count - expected), 5.6 * std::sqrt(expected)) << first << " " << last;
+      }
+    }
+  }
+}
+
+// From batch to batch, one in `dependency` nodes gets another number, each node once in so many batches.
+TEST(LayerDraw, NumbersChangeInTurn) {
+  constexpr int64_t kNodes = 20'000;
+  for (const uint64_t dependency : {1, 2, 5, 64}) {
+    std::vector<int64_t> changes(kNodes);
+    for (uint64_t step = 0; step < dependency; ++step) {
+      int64_t changed = 0;
+      for (int64_t node = 0; node < kNodes; ++node) {
+        const NodeNumbers before = node_numbers(1, 0, step, dependency),
+                          after = node_numbers(1, 0, step + 1, dependency);
+        const bool has_changed = before.of(node, 0, 0) != after.of(node, 0, 0);
+        changes[static_cast<std::size_t>(node)] += has_changed ? 1 : 0;
+        changed += has_changed ? 1 : 0;
+      }
+      const double expected = static_cast<double>(kNodes) / static_cast<double>(dependency);
+      EXPECT_NEAR(static_cast<double>(changed), expected, 6 * std::sqrt(expected)) << dependency;
+    }
+    EXPECT_EQ(std::ranges::count(changes, 1), kNodes) << dependency;
+  }
+  const NodeNumbers numbers = node_numbers(1, 0, 0, 1);
+  EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 1, 0)) << "hops have numbers of their own";
+  EXPECT_NE(numbers.of(7, 0, 0), node_numbers(1, 1, 0, 1).of(7, 0, 0)) << "and epochs";
+  EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 0, 1)) << "and parallel edges";
+}
+
+// As HostBackend.ASeedKeepsItsMeaning.
+TEST(LayerDraw, ASeedKeepsItsMeaning) {
+  const auto graph = mixed_graph<int32_t>(100, 9);
+  const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<int32_t> fanout = {3, 2};
+  Query query{seeds, fanout, batch_key(1, 0, 0), true};
+  query.spec.numbers = node_numbers(1, 0, 0, 4);
+  const HostBatch batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query);
+  uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids of edges
+  for (int64_t id : batch.e_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
+  EXPECT_EQ(hash, 6462553653748083508ull);
+}
+
+TEST(LayerDraw, IsUniformOfSharedNodesAlone) {
+  auto graph = weighed(mixed_graph<int32_t>(100, 3));
+  const std::vector<int64_t> seeds = {1, 2};
+  const std::vector<int32_t> fanout = {3};
+  Query query{seeds, fanout, batch_key(1, 0, 0)};
+  const NodeNumbers numbers = node_numbers(1, 0, 0, 1);
+  for (const DrawSpec& spec :
+       {DrawSpec{.draw = Draw::kReplaced, .numbers = numbers}, DrawSpec{.numbers = numbers, .disjoint = true}}) {
+    query.spec = spec;
+    EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
+  }
+  graph.draw_by_weight();
+  query.spec = {.numbers = numbers};
   EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
 }
 

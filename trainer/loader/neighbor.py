@@ -99,6 +99,14 @@ class NeighborLoader(Stateful):
         weight_strategy: with ``weight_attr``: "random": draw as said there; "top": take the edges of greatest weight,
             of equal weights those that come first in the data set. In a batch, the in-edges of a node are then in the
             order of their weights; edges of weight 0 are taken only if there are too few others.
+        sampling: "neighbor": each node's in-neighbours are drawn by themselves; "labor": layer sampling, in which each
+            node has one random number a hop and batch, and those of the in-neighbours with the smallest are drawn. For
+            each node by itself that is the same draw, so means over neighbours need no weights; but nodes agree on
+            neighbours, so batches have fewer nodes and fetch fewer rows (Balin, Catalyurek: Layer-Neighbor Sampling,
+            arXiv 2210.13339; there, in-neighbours are drawn with a probability, here exactly ``num_neighbors`` are).
+            Only uniform draws of batches that are not disjoint have it.
+        batch_dependency: with ``sampling="labor"``: how many batches a node keeps its number; nodes change theirs in
+            turn. Later batches then have more nodes of earlier ones (arXiv 2310.12403).
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -187,6 +195,8 @@ class NeighborLoader(Stateful):
         edge_attr: bool = True,
         weight_attr: str | None = None,
         weight_strategy: str = "random",
+        sampling: str = "neighbor",
+        batch_dependency: int = 1,
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -208,7 +218,7 @@ class NeighborLoader(Stateful):
         self._transform, kind = transform, checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy, time_window)
         self._replace = checked("replace", replace, bool)
-        self._demand_offered(cache_ratio, weight_attr)
+        self._demand_offered(cache_ratio, weight_attr, sampling)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         own = None  # a sampler of its own
@@ -226,6 +236,7 @@ class NeighborLoader(Stateful):
             self._fanout = fanout_of(self._types, num_neighbors)
             if opened is not None:
                 draws: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
+                draws |= {"sampling": sampling, "batch_dependency": batch_dependency}
                 memory = {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
                 options = sampler_options(draws | memory | {"reuse": reuse}, time_attr) | (debug or {})
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
@@ -283,9 +294,9 @@ class NeighborLoader(Stateful):
         self._input_type, self._key = name, self._sampler.key_of(name)
         return self._ids + self._types.first_node[name]
 
-    def _demand_offered(self, cache_ratio, weight_attr) -> None:
+    def _demand_offered(self, cache_ratio, weight_attr, sampling: str) -> None:
         """Raises CohortError for draws that are not offered."""
-        demand_draws_offered(self._trees, self._replace, cache_ratio, weight_attr)
+        demand_draws_offered(self._trees, self._replace, cache_ratio, weight_attr, sampling)
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"

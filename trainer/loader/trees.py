@@ -132,8 +132,15 @@ def tree_options(disjoint, time_attr, temporal_strategy, time_window=None) -> Tr
     return TreeOptions(disjoint, time_attr, strategy == "last", time_window)
 
 
-def demand_draws_offered(trees: TreeOptions, replace: bool, cache_ratio, weight_attr) -> None:
-    """Raises CohortError: disjoint batches, or draws with replacement, are not offered with these arguments."""
+def demand_draws_offered(
+    trees: TreeOptions, replace: bool, cache_ratio, weight_attr, sampling: str = "neighbor"
+) -> None:
+    """Raises CohortError: disjoint batches, draws with replacement or by layers are not offered with these arguments."""
+    if sampling == "labor":
+        demand_shared(trees, "sampling='labor'")
+        if replace:
+            hint = "layer sampling draws each neighbour once: leave one of the two arguments out"
+            raise CohortError("replace", "False, with sampling='labor'", "True", hint)
     if weight_attr is not None:
         demand_shared(trees, "draws by weight_attr")
     if replace and (weight_attr is not None or trees.latest):

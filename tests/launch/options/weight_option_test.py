@@ -1,4 +1,4 @@
-"""`--weight-attr`: batches of `cohort digest` and `cohort train` whose neighbours are drawn by weight."""
+"""`--weight-attr` and `--sampling`: batches of `cohort digest` and `cohort train` whose draws are not uniform ones."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,7 @@ from cohort_gnn import from_pyg
 
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
+BY_LAYER = ("--sampling", "labor", "--batch-dependency", 3)
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +46,24 @@ def lines_of(data: Path, *options) -> list[str]:
 CACHED = ["--cache-ratio", "0.4", "--topology", "host"]
 
 
-def test_batches_follow_from_the_weights_alone(data):
-    by_weight = lines_of(data, *BY_WEIGHT, "--device", "cpu")
-    assert by_weight != lines_of(data, "--device", "cpu")
-    assert by_weight == lines_of(data, *BY_WEIGHT, "--device", "cpu", "--ranks", 3)
+@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER], ids=str)
+def test_batches_follow_from_the_draws_alone(data, how):
+    drawn = lines_of(data, *how, "--device", "cpu")
+    assert drawn != lines_of(data, "--device", "cpu")
+    assert drawn == lines_of(data, *how, "--device", "cpu", "--ranks", 3)
     lines_of(data, *CACHED, "--device", "cpu")
-    uniform = set(data.glob("hotness-*"))
-    assert by_weight == lines_of(data, *BY_WEIGHT, *CACHED, "--device", "cpu")
-    assert len(set(data.glob("hotness-*")) - uniform) == 1, "reads are counted by weight, too"
+    others = set(data.glob("hotness-*"))
+    assert drawn == lines_of(data, *how, *CACHED, "--device", "cpu")
+    assert len(set(data.glob("hotness-*")) - others) == 1, "reads are counted as the run draws, too"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("options", [[], ["--topology", "host"], CACHED], ids=str)
 @pytest.mark.parametrize("graph", ["data", "types"])
-def test_a_gpu_makes_the_same_batches(request, graph, options):
+@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER], ids=str)
+def test_a_gpu_makes_the_same_batches(request, graph, how, options):
     graph = request.getfixturevalue(graph)
-    assert lines_of(graph, *BY_WEIGHT, *options) == lines_of(graph, *BY_WEIGHT, "--device", "cpu")
+    assert lines_of(graph, *how, *options) == lines_of(graph, *how, "--device", "cpu")
 
 
 def test_several_types(types, tmp_path):
@@ -88,3 +91,8 @@ def test_a_run(data, cora, tmp_path):
 
 def test_other_attributes_are_refused(data):
     refused(here("digest", data, "--weight-attr", "edge_attr"), 2, "edge_weight")
+
+
+def test_draws_that_exclude_each_other_are_refused(data):
+    refused(here("digest", data, *BY_WEIGHT, *BY_LAYER), 1, "sampling: expected neighbor, with weight_attr")
+    refused(here("digest", data, "--batch-dependency", 3), 1, "batch_dependency: expected 1, without sampling labor")

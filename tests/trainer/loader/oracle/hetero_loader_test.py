@@ -25,7 +25,7 @@ EXAMPLES = 400 if ALL_TESTS else 30
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(schemas(), st.sampled_from(["none", "disjoint", "uniform", "last"]), st.integers(0, 2**32), st.data())
+@given(schemas(), st.sampled_from(["none", "labor", "disjoint", "uniform", "last"]), st.integers(0, 2**32), st.data())
 def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, seed, data):
     counts, dims, lists, fanouts = schema
     folder = write(tmp_path_factory.mktemp("typed") / "set", counts, dims, lists, times=times_for(lists, seed))
@@ -34,6 +34,10 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
     seeds, times = random.permutation(counts[input_type]), None
     size = int(random.integers(1, 15))
     how = {"batch_size": size, "shuffle": data.draw(st.booleans()), "replace": replace}
+    dependency = data.draw(st.sampled_from([1, 2, 9])) if trees == "labor" else 0
+    if dependency:
+        trees, how["replace"] = "none", False
+        how |= {"sampling": "labor", "batch_dependency": dependency}
     if trees != "none":
         seeds = random.integers(counts[input_type], size=20)  # which repeat
         how["disjoint"] = True
@@ -52,7 +56,8 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
                 of_seeds = None if times is None else times[of_batch].tolist()
                 assert store.batch_size == len(of_batch) and (how["shuffle"] or of_batch[0] == step * size)
                 assert (store.seed_time.tolist() if "seed_time" in store else None) == of_seeds
-                drawn = {"times": of_seeds, "latest": trees == "last", "replace": replace}
+                drawn = {"times": of_seeds, "latest": trees == "last", "replace": how["replace"]}
+                drawn["dependency"] = dependency
                 if times is not None:
                     drawn["windows"] = dict.fromkeys(lists, window) if isinstance(window, int) else window
                 if trees != "none":
@@ -90,6 +95,7 @@ def loader_of(papers, fanout=(4, 3), nodes="paper", device="cpu", **options) -> 
 def test_batches_are_the_same_on_a_gpu(papers, topology, reuse):
     how = {"batch_size": 30, "shuffle": True, "seed": 4, "edge_ids": True}
     for fanout, nodes in (((4, 3), "paper"), ((-1, 2, 1), "author"), ((3,), "field")):
+        how |= {"sampling": "labor", "batch_dependency": 3} if nodes == "author" else {}
         with (
             loader_of(papers, fanout, nodes, **how) as host,
             loader_of(papers, fanout, nodes, "cuda", topology=topology, reuse=reuse, **how) as gpu,

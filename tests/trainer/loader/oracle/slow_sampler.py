@@ -45,6 +45,22 @@ def drawn_positions(
     return sorted(positions)
 
 
+def layer_positions(key: tuple[int, int, int], hop: int, neighbours: list[int], fanout: int, dependency: int) -> list[int]:
+    """Of the neighbours, as all nodes are numbered, those with the smallest numbers; see sampler/draw.h."""
+    if fanout < 0 or len(neighbours) <= fanout:
+        return list(range(len(neighbours)))
+    seed, epoch, step = key
+    of_epoch, numbers = random_64(seed, epoch, 2**64 - 1), []
+    for position, node in enumerate(neighbours):
+        again = 0
+        while again < position and neighbours[position - again - 1] == node:
+            again += 1
+        turn = (node * 0x9E3779B97F4A7C15 & 2**64 - 1) * dependency >> 64
+        period = (step + turn) // dependency
+        numbers.append((random_64(of_epoch, node, 1 << 62 | hop << 56 | again << 40 | period), position))
+    return sorted(position for _, position in sorted(numbers)[:fanout])
+
+
 def cumulative_of(weights) -> list[int]:
     """Units of the edges of a list, up to and with each; see sampler/weighted_draw.h."""
     weights = [float(weight) for weight in weights]
@@ -88,6 +104,7 @@ def sample(
     latest: bool = False,
     replace: bool = False,
     windows: dict | None = None,
+    dependency: int = 0,
 ) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch; with ``trees``,
     {type: (n_id, nodes by hop, tree of each node)}.
@@ -103,6 +120,7 @@ def sample(
         times: of each tree; None: edges of any time are drawn.
         latest: the last of the allowed edges are taken.
         replace: uniform draws are with replacement.
+        dependency: layer sampling, in which a node keeps its number for so many batches; 0: none.
         windows: relation -> how much earlier than its tree an edge may be; None, and of others: at any time before.
     """
     batch_key = random_64(*key)
@@ -132,6 +150,9 @@ def sample(
                 if by_weight and relation.edge_weights is not None:
                     places = [place - row for place in allowed]
                     drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
+                elif dependency:
+                    of_all = [data.first_node[name[0]] + int(relation.indices[place]) for place in allowed]
+                    drawn = layer_positions(key, hop, of_all, width, dependency)
                 else:
                     drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width, replace)
                 for position in drawn:

@@ -166,8 +166,8 @@ def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:
         return None
     repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of(task_of(spec, data)).values())
     if repeats and spec.sampling == "labor":
-        found = f"--task {task_name(spec)}, in which a node has several rows, so that each seed has a tree of its own"
-        raise CohortError("--sampling labor", "seeds that share nodes", found, "leave one of the two options out")
+        seeds = f"--task {task_name(spec)}, in which a node has several rows, so that each seed has a tree of its own"
+        raise CohortError("--sampling labor", "seeds that share nodes", seeds, "leave one of the two options out")
     return {"disjoint": True} if repeats else None
 
 

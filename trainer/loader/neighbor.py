@@ -216,9 +216,8 @@ class NeighborLoader(Stateful):
         debug, self._graph, input_id = (pyg_arguments.pop(name, None) for name in ("_debug", "_graph", "input_id"))
         take_pyg_arguments(pyg_arguments, type(self))
         self._transform, kind = transform, checked_kind(subgraph_type)
-        self._trees = tree_options(disjoint, time_attr, temporal_strategy, time_window)
-        self._replace = checked("replace", replace, bool)
-        self._demand_offered(cache_ratio, weight_attr, sampling)
+        self._trees, self._replace = tree_options(disjoint, time_attr, temporal_strategy, time_window), replace
+        demand_draws_offered(self._trees, replace, cache_ratio, weight_attr, sampling)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         own = None  # a sampler of its own
@@ -232,16 +231,14 @@ class NeighborLoader(Stateful):
                 self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
             opened = None if self._sampler else open_dataset(folder)
             self._types = self._sampler.types if opened is None else opened.types
-            self.num_neighbors = hops_of(num_neighbors)
-            self._fanout = fanout_of(self._types, num_neighbors)
+            self.num_neighbors, self._fanout = hops_of(num_neighbors), fanout_of(self._types, num_neighbors)
             if opened is not None:
-                draws: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
-                draws |= {"sampling": sampling, "batch_dependency": batch_dependency}
-                memory = {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
-                options = sampler_options(draws | memory | {"reuse": reuse}, time_attr) | (debug or {})
+                options: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
+                options |= {"sampling": sampling, "batch_dependency": batch_dependency, "reuse": reuse}
+                options |= {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
-                own = self._start(opened, device, kind, arrays, options, spec_options, limit_seconds, cleanup)
+                own = self._start(opened, device, kind, arrays, options, debug, spec_options, limit_seconds, cleanup)
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
@@ -260,10 +257,12 @@ class NeighborLoader(Stateful):
         kind: str,
         arrays: EdgeArrays,
         options: dict,
+        debug: dict | None,
         spec_options: dict,
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
     ) -> SamplerProcess:
+        options = sampler_options(options, self._trees.time_attr) | (debug or {})
         if self._graph is None:
             demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)
             options |= arrays.members(data, kind)
@@ -293,10 +292,6 @@ class NeighborLoader(Stateful):
         name, self._ids = seeds_of(self._types, input_nodes, self._trees.disjoint)
         self._input_type, self._key = name, self._sampler.key_of(name)
         return self._ids + self._types.first_node[name]
-
-    def _demand_offered(self, cache_ratio, weight_attr, sampling: str) -> None:
-        """Raises CohortError for draws that are not offered."""
-        demand_draws_offered(self._trees, self._replace, cache_ratio, weight_attr, sampling)
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"

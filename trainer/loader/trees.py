@@ -135,7 +135,8 @@ def tree_options(disjoint, time_attr, temporal_strategy, time_window=None) -> Tr
 def demand_draws_offered(
     trees: TreeOptions, replace: bool, cache_ratio, weight_attr, sampling: str = "neighbor"
 ) -> None:
-    """Raises CohortError: disjoint batches, draws with replacement or by layers are not offered with these arguments."""
+    """Raises CohortError: disjoint batches, or draws with replacement or by layers, do not fit these arguments."""
+    checked("replace", replace, bool)
     if sampling == "labor":
         demand_shared(trees, "sampling='labor'")
         if replace:

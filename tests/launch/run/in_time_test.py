@@ -227,6 +227,11 @@ WRONG = [
     (["--task", "signal", "--time-window", "near=3"], "--time-window: expected the name of one relation", "near"),
     (["--task", "signal", "--time-window", "-3"], "--time-window", "a whole number"),
     (["--task", "signal", "--weight-attr", "edge_weight"], "--weight-attr"),
+    (["--task", "signal", "--sampling", "labor"], "--sampling labor: expected a run that does not use times"),
+    (
+        ["--task", "signal", "--sampling", "labor", "--time-attr", "none"],
+        "--sampling labor: expected seeds that share nodes",
+    ),
     (
         ["--task", "signal", "--time-attr", "none", "--time-window", "3"],
         "--time-window: expected --time-attr edge_time",

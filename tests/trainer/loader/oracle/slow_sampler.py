@@ -45,7 +45,9 @@ def drawn_positions(
     return sorted(positions)
 
 
-def layer_positions(key: tuple[int, int, int], hop: int, neighbours: list[int], fanout: int, dependency: int) -> list[int]:
+def layer_positions(
+    key: tuple[int, int, int], hop: int, neighbours: list[int], fanout: int, dependency: int
+) -> list[int]:
     """Of the neighbours, as all nodes are numbered, those with the smallest numbers; see sampler/draw.h."""
     if fanout < 0 or len(neighbours) <= fanout:
         return list(range(len(neighbours)))

@@ -135,7 +135,7 @@ class OneProcess {
     const auto int64 = nb::dtype<int64_t>();
     nb::dict found;
     if (!own.names_rows()) found["x"] = view(batch.nodes[0].x_offset, {nodes, dim}, own.feature_type());
-    found["place"] = view(batch.row_index_offset, {nodes}, int64);
+    found["row_index"] = view(batch.row_index_offset, {nodes}, int64);
     found["y"] = view(batch.y_offset, {nodes}, int64);
     found["edge_index"] = view(batch.edge_index_offset, {2, count(batch.num_edges)}, int64);
     found["indptr"] = view(batch.indptr_offset, {count(channel::num_targets(batch, 0)) + 1}, int64);
@@ -143,7 +143,7 @@ class OneProcess {
     return found;
   }
 
-  // Rows [any, dim] that batches name by `place`; None: slots have rows.
+  // Rows [any, dim] that `row_index` of batches names; None: slots have rows.
   static nb::object rows(nb::handle self) {
     auto& own = nb::cast<OneProcess&>(self);
     if (!own.names_rows()) return nb::none();
@@ -247,6 +247,6 @@ NB_MODULE(one_process_native, m) {
            "cudaEvent_t that comes first.")
       .def("finished", &OneProcess::finished, "Whether all that fetch() started is in the slot.")
       .def("fetch_seconds", &OneProcess::fetch_seconds, "Of the last fetch, once it is finished.")
-      .def("rows", &OneProcess::rows, "Rows [any, dim] that batches name by `place`; None: slots have rows, x.")
+      .def("rows", &OneProcess::rows, "Rows [any, dim] that `row_index` of batches names; None: slots have rows, x.")
       .def("arrays", &OneProcess::arrays, nb::arg("slot"), "The batch in a slot: tensors by name.");
 }

@@ -109,7 +109,7 @@ class Loop:
         epoch.nodes += sum(nodes)
         epoch.edges += sum(edges)
         arrays = self._sampler.arrays(batch % SLOTS)
-        by_type = {"table": "x", "places": "place", "edges": "edge_index", "offsets": "indptr"}
+        by_type = {"table": "x", "row_index_of": "row_index", "edges": "edge_index", "offsets": "indptr"}
         return SimpleNamespace(
             num_seeds=nodes[0],
             nodes_of_types=[nodes],

@@ -46,7 +46,7 @@ def test_its_batches_are_those_of_the_sampler(cora, tmp_path, one_process, devic
                 pass
             found = sampler.arrays(step % 2)
             if device == "cuda":
-                found["x"] = sampler.rows().index_select(0, found["place"])
+                found["x"] = sampler.rows().index_select(0, found["row_index"])
             assert all(torch.equal(found[name], batch[name]) for name in names)
             assert sampler.fetch_seconds() > 0
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 ROW_BYTES = {"texts": 32, "integers": 16}  # what a column is taken to have
 LIST_BYTES = 256  # of numbers, which may be lists
+FIXED_SIZES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")  # Parquet's types of values of at most 8 bytes
+GROUPS_AHEAD = 2
 MOST_INTEGERS = 1 << 17  # rows at once: on their way to the sorter they stay in a cache of the processor
 
 
@@ -61,7 +67,7 @@ class ArrowTable(TableFile):
         at_once = max(1, block_bytes // (ROW_BYTES.get(kind, LIST_BYTES) * max(1, len(names))))
         at_once = min(at_once, MOST_INTEGERS) if kind == "integers" else at_once
         try:
-            for batch in _one_ahead(self._batches(names, at_once)):
+            for batch in self._batches(names, at_once, block_bytes):
                 done += len(batch)
                 yield [batch.column(name) for name in names], done / max(1, self.count())
         except self._errors as error:
@@ -74,8 +80,8 @@ class ArrowTable(TableFile):
         """Opens the file."""
 
     @abstractmethod
-    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
-        """These columns, at most so many rows at a time."""
+    def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+        """These columns, at most so many rows at a time; what is decoded at once has about ``block_bytes``."""
 
 
 class ParquetFile(ArrowTable):
@@ -92,8 +98,31 @@ class ParquetFile(ArrowTable):
     def count(self) -> int:
         return self._file.metadata.num_rows
 
-    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
-        return self._file.iter_batches(at_once, columns=names)
+    def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+        if self._most_bytes_of_groups(names) > block_bytes:
+            yield from _one_ahead(self._file.iter_batches(at_once, columns=names))
+            return
+        groups = range(self._file.num_row_groups)
+        for table in _ahead((partial(self._group, names, number) for number in groups), GROUPS_AHEAD):
+            yield from table.to_batches(at_once)
+
+    def _group(self, names: list[str], number: int) -> pa.Table:
+        """A row group. Threads do not share an open file."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(self.path, metadata=self._file.metadata) as file:
+            return file.read_row_group(number, columns=names)
+
+    def _most_bytes_of_groups(self, names: list[str]) -> float:
+        """Of these columns of one row group, in memory; infinite for columns whose values have no fixed size."""
+        metadata = self._file.metadata
+        inner = tuple(f"{name}." for name in names)
+        leaves = {i: metadata.schema.column(i) for i in range(metadata.num_columns)}
+        leaves = {i: leaf for i, leaf in leaves.items() if leaf.path in names or leaf.path.startswith(inner)}
+        if not all(leaf.physical_type in FIXED_SIZES for leaf in leaves.values()):
+            return math.inf
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        return max((sum(8 * group.column(i).num_values for i in leaves) for group in groups), default=0)
 
 
 class ArrowFile(ArrowTable):
@@ -113,8 +142,8 @@ class ArrowFile(ArrowTable):
             self._num_rows = sum(batch.num_rows for batch in self._read(self.names[:1]))
         return self._num_rows
 
-    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._read(names):
+    def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+        for batch in _one_ahead(self._read(names)):
             for begin in range(0, batch.num_rows, at_once):
                 yield batch.slice(begin, at_once)
 
@@ -161,11 +190,21 @@ class ArrowStream(ArrowFile):
 
 def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same; the next one is decoded while one is used."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = thread.submit(next, batches, None)
-            yield batch
+    return _ahead(repeat(partial(next, batches, None)), 1)
+
+
+def _ahead(reads: Iterable[Callable[[], Any]], number: int) -> Iterator[Any]:
+    """What is read, in this order, up to a None; so many reads are under way or done while one's result is used."""
+    with ThreadPoolExecutor(number) as threads:
+        under_way: deque[Future] = deque()
+        for read in reads:
+            under_way.append(threads.submit(read))
+            if len(under_way) > number:
+                if (result := under_way.popleft().result()) is None:
+                    return
+                yield result
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def _index(schema: pa.Schema) -> list:

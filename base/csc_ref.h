@@ -16,6 +16,12 @@ struct CscRef {
     return index_bytes == 4 ? static_cast<const int32_t*>(indices)[position]
                             : static_cast<const int64_t*>(indices)[position];
   }
+
+  // Calls use(indices) with the type that they have.
+  template <typename Use>
+  auto with_indices(const Use& use) const {
+    return index_bytes == 4 ? use(static_cast<const int32_t*>(indices)) : use(static_cast<const int64_t*>(indices));
+  }
 };
 
 }  // namespace cohort::base

@@ -1,10 +1,15 @@
 #include "sampler/load.h"
 
 #include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <span>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "cache/host_rows.h"
+#include "dataset/parallel.h"
 #include "sampler/cache_plan.h"
 #include "sampler/draw_weights.h"
 
@@ -207,6 +212,41 @@ void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, 
   }
 }
 
+std::optional<ParallelEdges> parallel_edges_apart(const base::CscRef& lists) {
+  return lists.with_indices([&]<typename Index>(const Index* indices) -> std::optional<ParallelEdges> {
+    const auto source_apart = [&](int64_t target) -> int64_t {
+      const std::span list(indices + lists.indptr[target], indices + lists.indptr[target + 1]);
+      if (std::ranges::is_sorted(list)) return -1;
+      thread_local std::vector<Index> sources;
+      sources.clear();
+      std::ranges::unique_copy(list, std::back_inserter(sources));
+      std::ranges::sort(sources);
+      const auto twice = std::ranges::adjacent_find(sources);
+      return twice == sources.end() ? -1 : *twice;
+    };
+    const dataset::Scan bad =
+        dataset::scan(lists.num_nodes, {}, [&](int64_t target) { return source_apart(target) >= 0; });
+    if (bad.first < 0) return std::nullopt;
+    return ParallelEdges{bad.first, source_apart(bad.first)};
+  });
+}
+
+void demand_parallel_edges_together(const dataset::Dataset& data, const DrawOptions& options, const GraphView& graph,
+                                    const StartLog& log) {
+  if (options.dependency() == 0) return;
+  log.begin("looking for parallel edges");
+  for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
+    const auto apart = parallel_edges_apart(graph.relations[relation].lists);
+    if (!apart) continue;
+    const std::string& file = data.indices_of(static_cast<int>(relation)).place();
+    throw base::Error({"--sampling labor", "parallel edges side by side in each list",
+                       base::format("{}: several edges from node {} to node {} with others between them", file,
+                                    apart->source, apart->target),
+                       "lists of edges with times are in the order of the times: import the edges without times, or "
+                       "use --sampling neighbor"});
+  }
+}
+
 void add_edge_times(const dataset::Dataset& data, GraphView& graph) {
   demand_some(data, &dataset::Dataset::edge_times_of, "edge times",
               "write the data set with edge_time=..., or leave time_attr and input_time out");
@@ -227,6 +267,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   }
   if (options.edge_features) add_edge_rows(data, options, graph, log);
   add_draw_weights(data, options, graph, log);
+  demand_parallel_edges_together(data, options, graph, log);
   for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
     const auto number = static_cast<int>(relation);
     Relation& edges = graph.relations[relation];

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache/remote/other_machines.h"
@@ -36,6 +37,17 @@ void add_edge_times(const dataset::Dataset& data, GraphView& graph);
 // bad ones.
 void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,
                       const StartLog& log = {});
+
+// Of a list that holds a node several times, not all of them side by side: whose list it is, and that node.
+struct ParallelEdges {
+  int64_t target, source;
+};
+// The first such list; none: parallel edges stand side by side everywhere.
+std::optional<ParallelEdges> parallel_edges_apart(const base::CscRef& lists);
+// Throws Error where the options say layer sampling, and parallel edges stand apart: they would have one number, and so
+// be drawn together.
+void demand_parallel_edges_together(const dataset::Dataset& data, const DrawOptions& options, const GraphView& graph,
+                                    const StartLog& log = {});
 
 // Whether the whole topology is to lie in the memory of each GPU of the options. Throws as topology_lies_in_gpus().
 bool topology_in_gpus(const GraphView& graph, const Options& options);

@@ -26,16 +26,6 @@ void find_in(std::span<const Index> list, bool ascends, int64_t node, std::vecto
   }
 }
 
-// Calls use(indices) with the type that they have.
-template <typename Use>
-void with_indices(const base::CscRef& graph, Use use) {
-  if (graph.index_bytes == 4) {
-    use(static_cast<const int32_t*>(graph.indices));
-  } else {
-    use(static_cast<const int64_t*>(graph.indices));
-  }
-}
-
 // Asks for the lists of nodes after nodes[i], counted from `first`: first for their ends, then for their neighbours
 // where a search looks first.
 void prefetch_lists(const base::CscRef& graph, std::span<const int64_t> nodes, int64_t first, std::size_t i) {
@@ -291,7 +281,7 @@ void PairSeeds::find(int relation, int64_t source, int64_t target, std::vector<i
   const base::CscRef& lists = edges.lists;
   const int64_t list = target - type(edges.target_type).first, node = source - type(edges.source_type).first;
   const int64_t begin = lists.indptr[list], end = lists.indptr[list + 1];
-  with_indices(lists, [&]<typename Index>(const Index* indices) {
+  lists.with_indices([&]<typename Index>(const Index* indices) {
     find_in(std::span(indices + begin, indices + end), lists_ascend(relation), node, positions);
   });
 }
@@ -301,7 +291,7 @@ bool PairSeeds::lists_ascend(int relation) {
   std::optional<bool>& ascend = (*lists_ascend_)[at];
   if (!ascend) {
     const base::CscRef& lists = relations_[at].lists;
-    with_indices(lists, [&](const auto* indices) { ascend = all_ascend(lists, indices); });
+    lists.with_indices([&](const auto* indices) { ascend = all_ascend(lists, indices); });
   }
   return *ascend;
 }

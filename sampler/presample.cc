@@ -293,6 +293,7 @@ std::string presample_to_file(const PresampleOptions& options) {
     return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
+  demand_parallel_edges_together(data, options, graph);
   const cache::Hotness hotness = presample(graph, seeds, key, options.fanout, options.max_batches, how);
   hotness.save(file);
   return describe(file, hotness.totals(), false);

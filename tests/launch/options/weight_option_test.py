@@ -9,7 +9,7 @@ import torch
 from processes import cohort, here, ran, refused
 from torch_geometric.data import HeteroData
 
-from cohort_gnn import from_pyg
+from cohort_gnn import from_pyg, from_tensors
 
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
@@ -96,3 +96,16 @@ def test_other_attributes_are_refused(data):
 def test_draws_that_exclude_each_other_are_refused(data):
     refused(here("digest", data, *BY_WEIGHT, *BY_LAYER), 1, "sampling: expected neighbor, with weight_attr")
     refused(here("digest", data, "--batch-dependency", 3), 1, "batch_dependency: expected 1, without sampling labor")
+
+
+def test_parallel_edges_that_stand_apart_are_refused(tmp_path):
+    """Lists of edges with times are in the order of the times."""
+    nodes = {"x": np.ones((3, 2), np.float32), "y": np.zeros(3, np.int64), "train_ids": np.arange(3)}
+    sources = np.array([1, 2, 2, 1, 0])
+    for name, times in {"apart": [0, 1, 2, 3, 4], "together": [0, 2, 3, 1, 4]}.items():
+        edges = {"edge_index": np.stack([sources, [0, 0, 0, 0, 1]]), "edge_time": np.array(times)}
+        from_tensors(tmp_path / name, **nodes, **edges)
+    options = ("--fanout", "2", "--batch-size", 3, "--device", "cpu", *BY_LAYER)
+    result = cohort("digest", tmp_path / "apart", *options)
+    refused(result, 1, "indices.npy: several edges from node 1 to node 0", "--sampling neighbor")
+    ran("digest", tmp_path / "together", *options)

@@ -66,7 +66,7 @@ class DuckTable(ArrowTable):
     def count(self) -> int:
         return self._num_rows
 
-    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
         columns = ", ".join(map(_quoted, dict.fromkeys(names)))
         with connected(self._file) as connection:
             connection.execute("SET preserve_insertion_order = true")

@@ -161,6 +161,24 @@ def describe(source: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def settled(proposal: str) -> list[str]:
+    """What a proposal decides where the source leaves something open, as its comments say it, with the names of tables.
+
+    Example:
+        >>> settled(describe(Path("shop")))
+        ["customers: time_zone: UTC (or the zone whose clocks they show)", ...]
+    """
+    lines, name = [], ""
+    for line in proposal.splitlines()[1:]:
+        if re.match("  [^ ]", line):
+            name = line.strip()
+        entry, mark, comment = ("", "# ", line.strip()[2:]) if line.strip()[:2] == "# " else line.partition("  # ")
+        if mark:
+            text = f"{entry.strip()} ({comment})" if entry else comment
+            lines.append(f"{name} {text}" if line[0] == " " else text)
+    return lines
+
+
 def _values(table: TableFile, column: str | None = None) -> dict[str, Values]:
     """What the columns of a table have, or one of them."""
     numbers = table.choose(None if column is None else [column])

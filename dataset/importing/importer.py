@@ -22,7 +22,7 @@ from cohort_gnn.dataset.importing.beside import (
 )
 from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.databases import is_relbench
-from cohort_gnn.dataset.importing.describe import describe
+from cohort_gnn.dataset.importing.describe import describe, settled
 from cohort_gnn.dataset.importing.edge_data import ProgressCall
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.outcome import outcome
@@ -94,6 +94,8 @@ def import_graph(
     write_source(graph, out, kind, inputs, labels=labels, by_hand=by_hand, progress=progress, note=note, **options)
     if proposal is not None:
         write_whole(Path(out) / DESCRIPTION, proposal)
+        for text in settled(proposal):
+            note(f"proposed: {text}")
         note(f"columns are what was proposed: {Path(out) / DESCRIPTION}")
 
 
@@ -105,9 +107,14 @@ def _proposal(source: Path, format: str) -> str:
     """
     if format != "auto":
         raise CohortError("--as-proposed", "no --format", format, "leave one of the two out")
+    demand_no_description(source)
+    return describe(source)
+
+
+def demand_no_description(source: Path) -> None:
+    """Raises CohortError for a folder that has a description, of which none is to be proposed."""
     if source.is_dir() and (source / DESCRIPTION).exists():
         raise CohortError("--as-proposed", f"tables without {DESCRIPTION}", f"{source / DESCRIPTION}", "leave it out")
-    return describe(source)
 
 
 def write_source(

@@ -16,7 +16,8 @@ from cohort_gnn.spec.options import GROUPS, Option, flag_of, options_of
 from cohort_gnn.spec.types import checked, choices_of, described, kind, meant_by, parsed
 
 TOML_HINT = "for instance: batch-size = 1024"
-NOT_IN_A_FILE = ("config", "overwrite", "resume")  # arguments that say what a command does with a file or folder
+# Arguments that say what a command does with a file or folder.
+NOT_IN_A_FILE = ("config", "overwrite", "resume", "import-to", "as-proposed")
 
 
 def add_dataset(parser: argparse.ArgumentParser, **about) -> None:
@@ -176,8 +177,8 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
             note_renamed(str(path), name, option.flag[2:])
         if option is None:
             hint = "options have the names of the command's --help, without --"
-            if name in NOT_IN_A_FILE:
-                hint = f"pass --{name} on the command line"
+            if (flag := name.replace("_", "-")) in NOT_IN_A_FILE:
+                hint = f"pass --{flag} on the command line"
             elif isinstance(value, dict):
                 hint = f"write the options without the line [{name}]"
             elif meant := nearest(name, flags):

@@ -25,6 +25,8 @@ def train(
     *,
     overwrite: bool = False,
     resume: bool = False,
+    import_to: str | os.PathLike | None = None,
+    as_proposed: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Trains like ``cohort train``, in separate processes, and returns the content of RUN/summary.json.
@@ -34,11 +36,15 @@ def train(
         >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
 
     Args:
-        data: folder of the data set, or what ``cohort.dataset.open()`` returns.
+        data: folder of the data set, or what ``cohort.dataset.open()`` returns; or a folder of tables, which is one of
+            RelBench or has ``graph.yaml``.
         out: folder for results and logs; ``cohort.load_model(out)`` gives the trained model.
         overwrite: replace the run in ``out``.
         resume: continue the run in ``out``, with its options; of ``options``, ``epochs`` may be larger, and others that
             affect neither batches nor losses may change.
+        import_to: folder of the data set that is made of a folder of tables, and taken again while that has the same
+            files; default: "data/NAME", with its name.
+        as_proposed: of a folder of RelBench without ``graph.yaml``, take what ``cohort dataset describe`` proposes.
         options: the options of ``cohort train --help``, with underscores: ``fanout=[25, 10]``, ``amp=True``. Callbacks
             run in the processes of the trainers: pass the names of classes, ``callbacks=["package.module:Class"]``.
 
@@ -65,13 +71,15 @@ def train(
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)
     folder = data.path if isinstance(data, StoredGraph) else Path(data).expanduser()
     run = Path(out).expanduser()
+    kept = None if import_to is None else Path(import_to).expanduser()
     if resume and overwrite:
         raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")
     paths = {"resume": run} if resume else {"resume": None, "out": run}
     arguments = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
     call = f"cohort.train({', '.join(arguments)})"
     with handlers_kept(), shown("stderr"):
-        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, command_line=call, **paths, **values))
+        about = {"overwrite": overwrite, "as_proposed": as_proposed, "import_to": kept, "command_line": call}
+        code = command(argparse.Namespace(dataset=folder, **about, **paths, **values))
     if code == 130:
         raise KeyboardInterrupt
     if code:

@@ -60,6 +60,7 @@ from cohort_gnn.launch.run.resume import (
 )
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
+from cohort_gnn.launch.run.source import add_arguments, dataset_of
 from cohort_gnn.launch.run.times import check_times, learns_links, say_whether_times_are_used, task_name, task_of
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
@@ -76,7 +77,8 @@ def register(commands) -> None:
     """Adds the command."""
     usage = "%(prog)s DIR [options]\n       %(prog)s --resume RUN [options]"
     parser = commands.add_parser("train", help="train a model", description=__doc__, usage=usage)
-    add_dataset(parser, nargs="?")  # --resume knows it
+    text = "folder of a data set, or of the tables of a database (see below)"
+    add_dataset(parser, nargs="?", help=text)  # --resume knows it
     add_options(parser, RunSpec)
     output = group(parser, "Output")
     text = "TOML file of these options (batch-size = 1024); options on the command line take precedence"
@@ -93,6 +95,7 @@ def register(commands) -> None:
         action="store_true",
         help="replace the run in the folder --out, including its weights and checkpoint",
     )
+    add_arguments(parser)
     parser.set_defaults(func=train_command, parser=parser)
 
 
@@ -120,6 +123,7 @@ def _train(args: argparse.Namespace, notes: RunLog) -> int:
     if machine and spec.partition:
         raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
     _demand_machines(spec, machine)
+    args.dataset = dataset_of(args, machine, spec.quiet)
     with meeting_if_any(machine, spec.machine_seconds) as meeting:
         return _begin(args, spec, meeting, notes)
 
@@ -337,8 +341,9 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
     """Continues a run, for --resume."""
     folder = folder_of_machine(args.resume, machine)
     out = folder.absolute()
-    if args.overwrite:
-        raise CohortError("--resume, --overwrite", "one of the two", "both")
+    for name in ("overwrite", "import_to", "as_proposed"):
+        if getattr(args, name):
+            raise CohortError(f"--resume, {flag_of(name)}", "one of the two", "both")
     options = given_in(args, RunSpec)
     if "out" in options and options["out"].absolute() != args.resume.absolute():
         hint = "leave it out, or start another run without --resume"

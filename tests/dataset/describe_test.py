@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,7 @@ from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.describe import describe
+from cohort_gnn.dataset.importing.kept import keep_imported
 from cohort_gnn.dataset.tasks import open_task, tasks_of
 
 RNG = np.random.default_rng(8)
@@ -213,6 +215,34 @@ def test_a_proposal_is_taken_when_asked_for(relbench_folder, relbench_data, duck
     (tmp_path / "graph.yaml").write_text("nodes: {}")
     said = refusal(tmp_path, tmp_path / "none", as_proposed=True)
     assert str(said).startswith("--as-proposed: expected tables without graph.yaml")
+
+
+def test_what_is_made_of_a_folder_is_kept_while_its_files_are_the_same(relbench_folder, tmp_path):
+    folder, out, said = tmp_path / "shop", tmp_path / "data", []
+    shutil.copytree(relbench_folder, folder)
+    with pytest.raises(CohortError, match="(?s)expected graph.yaml.*--as-proposed takes it"):
+        keep_imported(folder, out)
+    assert not out.exists()
+    keep_imported(folder, out, as_proposed=True, note=said.append)
+    for text in (
+        "task later is left out: no train.parquet.",
+        "purchases: no feature: amount (hidden from tasks: spent)",
+        "purchases: time_zone: UTC (or the zone whose clocks they show)",
+    ):
+        assert f"proposed: {text}" in said
+    assert said[-1] == f"{folder} was imported: {out}" and tasks_of(out) == ["churn", "next", "spent"]
+    made = (out / "meta.json").stat().st_mtime_ns
+    keep_imported(folder, out, as_proposed=True, note=said.append)
+    assert "was imported before" in said[-1] and (out / "meta.json").stat().st_mtime_ns == made
+    (folder / "graph.yaml").write_text(describe(folder))
+    with pytest.raises(CohortError, match="--as-proposed: expected tables without graph.yaml"):
+        keep_imported(folder, out, as_proposed=True)
+    with pytest.raises(CohortError, match="(?s)found that of other files, graph.yaml among them.*--import-to"):
+        keep_imported(folder, out)
+    with pytest.raises(CohortError, match="found something else"):
+        keep_imported(folder, relbench_folder)
+    with pytest.raises(CohortError, match="expected a folder outside"):
+        keep_imported(folder, folder / "data")
 
 
 def test_a_folder_of_relbench_needs_a_description(relbench_folder, tmp_path):

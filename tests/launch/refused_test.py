@@ -3,10 +3,13 @@
 import logging
 import subprocess
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from processes import here, refused
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.launch import main
 from cohort_gnn.launch.options.parser import given_in
 from cohort_gnn.launch.run import mps
@@ -63,6 +66,26 @@ def test_a_data_set_is_no_folder_for_results(cora, tmp_path):
     result = here("train", cora, "--device", "cpu", "--out", f"{cora}/.")
     refused(result, 1, "--out: expected another folder than the data set's")
     assert sorted(path.name for path in cora.iterdir()) == before
+
+
+def test_a_folder_of_tables_becomes_a_data_set_with_consent(cora, tmp_path):
+    folder, task = tmp_path / "users", tmp_path / "users/tasks/old"
+    (folder / "db").mkdir(parents=True)
+    task.mkdir(parents=True)
+    (folder / "manifest.yaml").write_text("tables: {users: {pkey: id, fkeys: {friend: users}}}")
+    manifest = "{task_type: binary_classification, entity_table: users, entity_col: id, target_col: old}"
+    (task / "manifest.yaml").write_text(manifest)
+    pq.write_table(pa.table({"id": [1, 2], "friend": [2, 1], "age": [7.0, 9.0]}), folder / "db/users.parquet")
+    pq.write_table(pa.table({"id": [1, 2], "old": [0, 1]}), task / "train.parquet")
+    refused(here("train", folder, "--task", "olds"), 1, "expected graph.yaml", "--as-proposed takes it")
+    proposed = ["--as-proposed", "--import-to", tmp_path / "data"]
+    for said in ("was imported", "was imported before"):
+        result = here("train", folder, *proposed, "--task", "olds")
+        refused(result, 1, said, "expected one of old, found olds")
+    assert is_dataset(tmp_path / "data") and not is_dataset(folder)
+    refused(here("train", tmp_path / "data", *proposed), 1, "--import-to: expected a folder of tables")
+    refused(here("train", cora, "--as-proposed"), 1, "--as-proposed: expected a folder of tables")
+    refused(here("train", "--resume", tmp_path, "--as-proposed"), 1, "--resume, --as-proposed: expected one of the two")
 
 
 @pytest.mark.parametrize("line", ["out = true", "out = 5"])

@@ -152,9 +152,11 @@ def data(shop) -> Path:
 @pytest.mark.parametrize(("name", "ours", "theirs"), [
     ("churn", "auroc", "roc_auc"), ("spent", "nmae", "nmae"), ("next", "map@4", "map"),
 ])  # fmt: skip
-def test_metrics_are_those_of_relbench(relbench, shop, data, tmp_path, name, ours, theirs):
+def test_metrics_are_those_of_relbench(relbench, shop, tmp_path, name, ours, theirs):
     options = ["--model", "rsage", "--fanout", "8,4", "--hidden", "16", "--epochs", "3", "--device", "cpu", "--quiet"]
-    ran("train", data, "--task", name, *options, "--out", tmp_path / "run")
+    kept = ["--as-proposed", "--import-to", shop.parent / "kept"]
+    ran("train", shop, *kept, "--task", name, *options, "--out", tmp_path / "run")
+    assert f"{shop} was imported" in (tmp_path / "run/trainer.log").read_text()
     found = json.loads((tmp_path / "run/summary.json").read_text())["test_metrics"][ours]
     command = [sys.executable, "-c", EVALUATE, shop, name, tmp_path / "run/test.parquet", tmp_path / "predicted.csv"]
     ended = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(relbench)}, timeout=280)

@@ -58,8 +58,8 @@ def rows_of(task: Task) -> Mapping[str, TaskRows]:
     return cast(Mapping[str, TaskRows], task.splits)
 
 
-def seen_until(task: Task, rows: TaskRows) -> np.ndarray | None:
-    """int64 [n]: the times up to which rows of a task of nodes see the graph; None: they have no times."""
+def seen_until(task: Task, rows: TaskRows | LinkRows) -> np.ndarray | None:
+    """int64 [n]: the times up to which rows of a task see the graph; None: they have no times."""
     if rows.times is None or task.rows_until is None:
         return rows.times
     return np.minimum(rows.times, task.rows_until)

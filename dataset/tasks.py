@@ -108,7 +108,7 @@ class Task:
         id_column, time_column, label_column: in the source; None where it had none.
         splits: "train", "val" and "test"; of no rows where the source had none.
         overlapping_times: validation and test need not be later than training.
-        rows_until: of nodes: what is later is not seen, whatever the time of a row; None: the row's time alone counts.
+        rows_until: what is later is not seen, whatever the time of a row; None: the row's time alone counts.
     """
 
     name: str
@@ -236,8 +236,8 @@ def demand_sound(task: Task, place: str, counts: Mapping[str, int]) -> None:
     if (task.kind == "node") != (task.targets is not None):
         expected = f"one of {', '.join(arrays.TASKS)}" if task.kind == "node" else "none, of links"
         raise CohortError(f"{place}: targets", expected, str(task.targets), AGAIN)
-    if task.rows_until is not None and (task.kind == "link" or task.splits["train"].times is None):
-        raise CohortError(f"{place}: rows_until", "none, but of nodes at times", str(task.rows_until), AGAIN)
+    if task.rows_until is not None and task.splits["train"].times is None:
+        raise CohortError(f"{place}: rows_until", "none, but of rows with times", str(task.rows_until), AGAIN)
     learned = task.targets or "link"
     if task.metric is not None and not is_of(learned, task.metric):
         expected = f"a metric of {learned}: {', '.join(names_of(learned))}"

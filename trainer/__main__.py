@@ -83,16 +83,15 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     import torch
 
     from cohort_gnn.dataset import open as open_dataset
-    from cohort_gnn.dataset.learned import learned
     from cohort_gnn.spec import files
     from cohort_gnn.spec.run import TrainerSpec, from_json
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
     from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
-    from cohort_gnn.trainer.loop.links import seeds_of_links
+    from cohort_gnn.trainer.loop.passes import Passes, seeds_of_run
     from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
-    from cohort_gnn.trainer.loop.seeds import NodeAges, labels_of, seeds_of_task
+    from cohort_gnn.trainer.loop.seeds import labels_of
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.report.cache_report import predicted
@@ -110,12 +109,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    links = None
-    task = learned(data, options.task_name)
-    if options.targets == "link":
-        seeds, links = seeds_of_links(data, task, options)
-    else:
-        seeds = seeds_of_task(task, data.first_node[task.node_type], options.in_time)
+    task, seeds, links = seeds_of_run(data, options)
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})
@@ -141,10 +135,8 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
     all_rows = source.all_rows(dataset)
-    arguments = options, source, ranks, seeds, out, callbacks, stop, all_rows
-    spans = options.graph.age_spans
-    ages = NodeAges(data, spans, source.device) if spans else None
-    trainer = Trainer(*arguments, links=links, ages=ages, **about)
+    arguments = options, source, ranks, Passes(options, source, seeds, data), out, callbacks, stop, all_rows
+    trainer = Trainer(*arguments, links=links, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

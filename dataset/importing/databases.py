@@ -193,7 +193,7 @@ def _task_of(task: _TaskManifest, manifest: _Manifest) -> dict[str, Any] | None:
         return None
     time = task.time_col or (manifest.tables[table].time_col if task.kind == "autocomplete" else None)
     entry: dict[str, Any] = {"nodes": table, "id": id_column, "label": label} | ({"time": time} if time else {})
-    if not link and task.num_eval_timestamps > 1 and manifest.test_timestamp is not None and time:
+    if task.num_eval_timestamps > 1 and manifest.test_timestamp is not None and time:
         entry["rows_until"] = str(manifest.test_timestamp)  # the test has later times, whose models see no more
     if not link:
         return entry | TARGETS[task.task_type]

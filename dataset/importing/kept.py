@@ -69,17 +69,17 @@ def keep_imported(
         raise CohortError(str(out), expected, "something else", "name another folder: --import-to")
     before = read_structured(out / RECORD, "JSON", _Record, "the files of a data set", f"remove {out}").files
     if changed := sorted(name for name in before.keys() | files.keys() if before.get(name) != files.get(name)):
-        found = f"that of other files, {changed[0]} among them"
+        actual = f"that of other files, {changed[0]} among them"
         hint = "name another folder (--import-to), or remove this one if no run needs it any more"
-        raise CohortError(str(out), f"the data set of {source} as it is now", found, hint)
+        raise CohortError(str(out), f"the data set of {source} as it is now", actual, hint)
     note(f"{source} was imported before, and has the same files: {out}")
 
 
 def _files_of(folder: Path) -> dict[str, tuple[int, int]]:
     """The size and the time of the last change of each file, by its path in the folder."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             known = path.stat()
-            found[str(path.relative_to(folder))] = known.st_size, known.st_mtime_ns
-    return found
+            files[str(path.relative_to(folder))] = known.st_size, known.st_mtime_ns
+    return files

@@ -166,8 +166,8 @@ class TaskOf(Text, forbid_unknown_fields=True, kw_only=True):
         to: of links, the node type of their targets.
         metric: by which models are compared.
         overlapping_times: "allow": validation and test need not be later than training.
-        rows_until: a timestamp, or an integer where times are: rows of nodes later than it are not seen, whatever the
-            time of the task's row.
+        rows_until: a timestamp, or an integer where times are: nothing later than it is seen, whatever the time of the
+            task's row.
     """
 
     nodes: str

@@ -84,11 +84,7 @@ def _demand_keys(place: str, entry: TaskOf, labels: list[str]) -> None:
         ("classes", entry.classes is None or entry.to is None and not several, "nothing, but for classes"),
         ("label", bool(labels) and (several or len(labels) == 1), "one column; several with targets: multilabel"),
         ("time", entry.time is not None or entry.time_unit is None, "the column that has the unit"),
-        (
-            "rows_until",
-            entry.rows_until is None or entry.time is not None and entry.to is None,
-            "a task of nodes at times",
-        ),
+        ("rows_until", entry.rows_until is None or entry.time is not None, "a task whose rows have times"),
     ):
         if not fits:
             raise CohortError(f"{place}.{key}", expected, str(getattr(entry, key) or "none"), HINT)

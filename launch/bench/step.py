@@ -14,7 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import TextTable, print_tables
@@ -22,7 +22,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.bench.parts import appending
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
-from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec
+from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec, with_task
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.train import check_model, models_for
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
@@ -72,10 +72,11 @@ def register(benches) -> None:
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
     names = {option.name for option in options_of(SamplerSpec)} - {"use_edge_weights", "use_edge_features", "partition"}
-    names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision"}
+    names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision", "task"}
     names |= {"models", "layers", "amp", "steps", "sms", "out"}
     slots = "number of batches that the shared buffer holds; the steps take them in turn"
-    add_options(parser, OPTIONS, names, slots=slots)
+    task = "what the steps learn, as of cohort train: in time where that is (default: labels of nodes, without times)"
+    add_options(parser, OPTIONS, names, slots=slots, task=task)
     parser.set_defaults(func=step)
 
 
@@ -84,8 +85,9 @@ def step(args: argparse.Namespace) -> int:
     data = open_to_train(args.dataset)
     spec = spec_of(args, OPTIONS, use_edge_features=False)  # most of the models read none
     trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
-    trainer["options"] = _options(spec, data)
-    run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
+    options = _options(spec, data)
+    trainer["options"] = as_json(trainer_spec(options, data))
+    run = {"mps": spec.mps, "sampler": sampler_members(options, data.path), "trainer": trainer}
     on_gpu = run["sampler"]["device"] == "cuda"
     if spec.sms and not (on_gpu and run["mps"]):
         raise CohortError("--sms", "a GPU shared by MPS", "none", "leave --sms out")
@@ -122,17 +124,20 @@ def _cases(spec: StepSpec, data: StoredGraph) -> list[tuple[str, Layers, bool]]:
     return cases
 
 
-def _options(spec: StepSpec, data: StoredGraph) -> dict:
-    """The options of a ``cohort train`` run that do not depend on model, layers and autocast.
+def _options(spec: Any, data: StoredGraph) -> RunSpec:
+    """The options of a ``cohort train`` run, with the first of the models; without --task, one that ignores times.
 
     Raises:
         CohortError: some of the models cannot be trained with them on this data set.
     """
-    names = {option.name for option in options_of(RunSpec)} - {"model", "layers", "amp", "task", "time_attr", "out"}
-    run = RunSpec(task="node", time_attr="none", **{name: getattr(spec, name) for name in names})
-    for model in (models := spec.models or models_for(data)):
+    names = {option.name for option in options_of(RunSpec)} - {"model", "layers", "amp", "out"}
+    models, options = spec.models or models_for(data), {name: getattr(spec, name) for name in names}
+    if spec.task is None:
+        options |= {"task": "node", "time_attr": "none"}
+    run = with_task(RunSpec(model=models[0], **options), data)
+    for model in models:
         check_model(replace(run, model=model), data)
-    return as_json(trainer_spec(replace(run, model=models[0]), data))
+    return run
 
 
 @contextlib.contextmanager

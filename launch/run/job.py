@@ -27,6 +27,7 @@ from cohort_gnn.launch.run.times import (
     counted_seeds,
     is_in_time,
     learns_links,
+    metric_of_task,
     task_name,
     task_of,
     trees_of,
@@ -68,17 +69,13 @@ def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
 
 
 def with_task(spec: Spec, data: StoredGraph) -> Spec:
-    """The options with the task that they name, or else that of the data set; with its metric to monitor, of a task of
-    links without one "map@10".
+    """The options with the task that they name, or else that of the data set; with its metric to monitor.
 
     Raises:
         CohortError: the data set has no task of that name.
     """
     spec = replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
-    if spec.monitor is None and task_name(spec):
-        task = task_of(spec, data)
-        return replace(spec, monitor=task.metric or ("map@10" if task.kind == "link" else None))
-    return spec
+    return replace(spec, monitor=spec.monitor or metric_of_task(spec, data))
 
 
 def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:

@@ -8,11 +8,12 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import labels_or_unknown
+from cohort_gnn.dataset.links import held_out_of, link_edges
 from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.run.job import types_of_run
 from cohort_gnn.launch.run.losses import label_deviation
-from cohort_gnn.launch.run.times import is_in_time, learns_links, seed_times, task_name, task_of
+from cohort_gnn.launch.run.times import is_in_time, learns_links, metric_of_task, seed_times, task_name, task_of
 from cohort_gnn.spec.metrics import OF_TASK, RANKED, is_of, names_of, ranked
 from cohort_gnn.spec.run import RunSpec
 
@@ -22,8 +23,10 @@ NEED_BOTH = ("auroc", "average_precision")  # nodes that have a class and nodes 
 def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for metrics of another task, and for one to monitor that the labels of validation leave
     undefined."""
-    task = "link" if learns_links(spec, data) else str(task_of(spec, data).targets)
-    for flag, names in {"--metrics": spec.metrics or [], "--monitor": [spec.monitor] if spec.monitor else []}.items():
+    task, monitor = "link" if learns_links(spec, data) else str(task_of(spec, data).targets), "--monitor"
+    if is_of_task := spec.monitor is not None and spec.monitor == metric_of_task(spec, data):
+        monitor = f"the metric of --task {spec.task}"
+    for flag, names in {"--metrics": spec.metrics or [], monitor: [spec.monitor] if spec.monitor else []}.items():
         for name in names:
             if not is_of(task, name):
                 tasks = [other for other in OF_TASK if is_of(other, name)]
@@ -34,13 +37,24 @@ def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
                 raise CohortError(flag, ", ".join(f"{kind}@K" for kind in RANKED), name, hint)
             if ranked(name) and spec.decoder == "mlp":
                 hint = "mrr and hits@k rank among the negatives of split-links, with any decoder"
+                hint = "an mlp cannot rank all targets" if task_name(spec) else hint
                 raise CohortError(f"{flag} {name}", "--decoder dot or distmult", "--decoder mlp", hint)
     _check_memory(spec, data)
     label_deviation(spec, data)
-    if spec.monitor in NEED_BOTH and not _has_both(task_of(spec, data)):
-        hint = f"--split-ratio of the import makes another split; or leave --monitor {spec.monitor} out"
+    if spec.monitor in NEED_BOTH and num_validated(spec, data) and not _has_both(task_of(spec, data)):
+        other = "" if task_name(spec) else "--split-ratio of the import makes another split; or "
+        hint = f"{other}leave --monitor {spec.monitor} out"
+        hint = f"compare epochs by another metric: --monitor {OF_TASK[task][0]}" if is_of_task else hint
         expected = "validation nodes that have a class or label and others that have it not"
-        raise CohortError(f"--monitor {spec.monitor}", expected, f"none in {data.path}", hint)
+        raise CohortError(f"{monitor} {spec.monitor}", expected, f"none in {data.path}", hint)
+
+
+def num_validated(spec: RunSpec, data: StoredGraph) -> int:
+    """Links or nodes of validation."""
+    if spec.task != "link":
+        return task_of(spec, data).splits["val"].num_rows
+    held_out = held_out_of(link_edges(data, spec.relation))
+    return len(held_out["val"].pairs) if held_out else 0
 
 
 def _check_memory(spec: RunSpec, data: StoredGraph) -> None:
@@ -51,7 +65,7 @@ def _check_memory(spec: RunSpec, data: StoredGraph) -> None:
     relation = types_of_run(spec, data).relation
     assert relation is not None
     num_targets = data.node_types[relation[2]].num_nodes
-    times = seed_times(spec, data) or {}
+    times = seed_times(spec, data, seen=True) or {}
     num_rows, split = max(
         (len(np.unique(own)) * num_targets, split) for split, own in times.items() if split != "train"
     )
@@ -62,7 +76,8 @@ def _check_memory(spec: RunSpec, data: StoredGraph) -> None:
         actual = (
             f"{format_bytes(needed)}: {num_targets:,} targets at each of {num_rows // num_targets:,} times of {split}"
         )
-        hint = "rank among negatives (mrr), at fewer times, or without times (--time-attr none)"
+        among = "" if task_name(spec) else "among negatives (mrr), "
+        hint = f"rank {among}at fewer times, or without times (--time-attr none)"
         raise CohortError("metrics among all targets, in time", expected, f"{actual} x {spec.hidden} of --hidden", hint)
 
 

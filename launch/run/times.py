@@ -18,6 +18,7 @@ from cohort_gnn.spec.run import RunSpec
 LOG = logging.getLogger(__name__)
 OVERLAP_CURE = "--overlapping-times allow, or --time-attr none, which ignores times,"
 OTHER_TASKS = ("digest", "step", "batches")  # of the trainer's program, which run.json has in the same place
+NAMES_CURE = "import the graph with names of types (a HeteroData, a graph.yaml), of which one alone will do, too"
 IMPORT_HINT = "cohort dataset import reads times of nodes and edges: `time` in graph.yaml, --edge-times, --time-column"
 
 
@@ -47,14 +48,28 @@ def task_name(spec: RunSpec) -> str | None:
     return None if spec.task in (None, "node", "link") else spec.task
 
 
-def seed_times(spec: RunSpec, data: StoredGraph) -> dict[str, np.ndarray] | None:
+def metric_of_task(spec: RunSpec, data: StoredGraph) -> str | None:
+    """The metric of the task that --task names, by which its epochs are compared without --monitor; of a task of links
+    that has none, "map@10"; None: it is not said."""
+    if task_name(spec) is None:
+        return None
+    task = task_of(spec, data)
+    return task.metric or ("map@10" if task.kind == "link" else None)
+
+
+def seed_times(spec: RunSpec, data: StoredGraph, seen: bool = False) -> dict[str, np.ndarray] | None:
     """int64 [n], the times of the seeds of each split; None: they have none. Edges as links have their own times;
-    held-out ones those that `cohort dataset split-links --by-time` keeps."""
+    held-out ones those that `cohort dataset split-links --by-time` keeps.
+
+    Args:
+        seen: of a task's rows, the times up to which they see the graph.
+    """
     if spec.task == "link":
         edges = link_edges(data, spec.relation)
         times = {"train": edges.lists.edge_times} | {name: held.times for name, held in held_out_of(edges).items()}
     else:
-        times = {split: rows.times for split, rows in task_of(spec, data).splits.items()}
+        task = task_of(spec, data)
+        times = {split: seen_until(task, rows) if seen else rows.times for split, rows in task.splits.items()}
     known = {split: own for split, own in times.items() if own is not None}
     return known if len(known) == len(times) else None
 
@@ -112,7 +127,8 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
     if spec.time_encoding == "relative":
         place = "--time-encoding relative"
         if not spec.model_kind.several_types:
-            raise CohortError(place, f"--model {listed(SEVERAL_TYPES)}", f"--model {spec.model}", "leave it out")
+            hint = f"leave it out, or {NAMES_CURE}"
+            raise CohortError(place, f"--model {listed(SEVERAL_TYPES)}", f"--model {spec.model}", hint)
         if all(table.node_times is None for table in data.node_types.values()):
             raise CohortError(place, f"times of nodes in {data.path}", "none", IMPORT_HINT)
     if spec.cache_ratio == "auto":
@@ -195,7 +211,7 @@ def counted_pairs(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, dict[st
     else:
         task = task_of(spec, data)
         rows = link_rows_of(task)["train"]
-        source_type, target_type, times = task.node_type, str(task.target_type), rows.times
+        source_type, target_type, times = task.node_type, str(task.target_type), seen_until(task, rows)
         assert rows.targets is not None
         endpoints = np.stack([rows.sources, rows.targets])
     assert trees is not None and times is not None
@@ -210,8 +226,14 @@ def counted_pairs(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, dict[st
 
 
 def say_whether_times_are_used(spec: RunSpec, data: StoredGraph) -> None:
-    """Names times of edges that a run does not use, and how it would."""
-    if all(relation.edge_times is None for relation in data.edge_types.values()) or is_in_time(spec, data):
+    """Names times of edges or nodes that a run does not use, and how it would."""
+    if is_in_time(spec, data):
+        have_ages = any(table.node_times is not None for table in data.node_types.values())
+        if have_ages and spec.time_encoding is None and not spec.model_kind.several_types:
+            models = listed(SEVERAL_TYPES, "and")
+            LOG.info(f"ages of nodes are not used: --model {spec.model} reads none, {models} do: {NAMES_CURE}")
+        return
+    if all(relation.edge_times is None for relation in data.edge_types.values()):
         return
     why = "seeds have no times"
     if spec.time_attr == "none":

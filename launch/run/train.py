@@ -48,7 +48,7 @@ from cohort_gnn.launch.run.machines import (
     meeting_if_any,
     this_machine,
 )
-from cohort_gnn.launch.run.metrics import check_metrics
+from cohort_gnn.launch.run.metrics import check_metrics, num_validated
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import (
     bring_back,
@@ -61,7 +61,7 @@ from cohort_gnn.launch.run.resume import (
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.launch.run.source import add_arguments, dataset_of
-from cohort_gnn.launch.run.times import check_times, learns_links, say_whether_times_are_used, task_name, task_of
+from cohort_gnn.launch.run.times import check_times, learns_links, metric_of_task, say_whether_times_are_used, task_name
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, listed, models_with
@@ -207,11 +207,14 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
     elif task_name(spec) is None:
         demand_train_nodes(data)
     check_times(spec, data)
-    for name in ("patience", "monitor"):
-        if getattr(spec, name) is not None and _num_validated(spec, data) == 0:
+    flags = {
+        "--patience": (spec.patience is not None, "leave it out, or set --epochs"),
+        "--monitor": (spec.monitor not in (None, metric_of_task(spec, data)), "leave it out: the last epoch is kept"),
+    }
+    for flag, (is_given, hint) in flags.items():
+        if is_given and num_validated(spec, data) == 0:
             what = "links" if learns_links(spec, data) else "nodes"
-            hint = "leave it out, or set --epochs" if name == "patience" else "leave it out: the last epoch is kept"
-            raise CohortError(f"--{name}", f"validation {what} in {data.path}", "none", hint)
+            raise CohortError(flag, f"validation {what} in {data.path}", "none", hint)
     check_metrics(spec, data)
     check_loss(spec, data)
     check_of_links(spec, data)
@@ -241,14 +244,6 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         demand_named("--loss", spec.loss)
     for name in spec.callbacks or ():
         demand_named("--callbacks", name)
-
-
-def _num_validated(spec: RunSpec, data: StoredGraph) -> int:
-    """Links or nodes of validation."""
-    if spec.task != "link":
-        return task_of(spec, data).splits["val"].num_rows
-    held_out = held_out_of(link_edges(data, spec.relation))
-    return len(held_out["val"].pairs) if held_out else 0
 
 
 def check_of_links(spec: RunSpec, data: StoredGraph) -> None:

@@ -172,7 +172,7 @@ TASKS = {
                        "remove_columns": [["purchases", "amount"]]},
     "next": {"task_type": "recommendation", "kind": "external", "src_entity_table": "customers",
              "src_entity_col": "customer_id", "dst_entity_table": "products", "dst_entity_col": "product_id",
-             "time_col": "timestamp", "eval_k": 5, "timedelta": "20 days"},
+             "time_col": "timestamp", "eval_k": 5, "timedelta": "20 days", "num_eval_timestamps": 2},
 }  # fmt: skip
 SEEDS = {"train": ("2024-02-01", "2024-03-01"), "val": ("2024-05-01",), "test": ("2024-07-01",)}
 
@@ -263,7 +263,7 @@ def test_tasks_of_relbench_are_read(relbench_data, relbench_folder):
     assert {name: task.metric for name, task in found.items()} == {"churn": "auroc", "spent": "nmae", "next": "map@5"}
     assert {task.time_unit for task in found.values()} == {"s"}
     until = {name: task.rows_until for name, task in found.items()}
-    assert until == {"churn": 1_719_792_000, "spent": None, "next": None}, "2024-07-01"
+    assert until == {"churn": 1_719_792_000, "spent": None, "next": 1_719_792_000}, "2024-07-01"
     for name, task in found.items():
         for split in SEEDS:
             frame = pd.read_parquet(relbench_folder / "tasks" / name / f"{split}.parquet")

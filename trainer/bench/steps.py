@@ -18,6 +18,7 @@ from cohort_gnn.spec import files
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.trainer.loader.source import AllRows, BatchSource
 from cohort_gnn.trainer.loader.step_clock import mark, seconds_between
+from cohort_gnn.trainer.loop.passes import Passes, seeds_of_run
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.models.own import model_of
 
@@ -47,13 +48,15 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
     members = run["trainer"]
     options = from_json(members["options"], TrainerSpec, str(out / files.RUN))
     torch.set_float32_matmul_precision(options.matmul_precision)
-    ids = open_dataset(run["sampler"]["dataset"]).train_ids
-    ids, fanout = options.graph.numbered(ids, options.fanout)
-    asked = source.request(source.add_seeds(ids), fanout, options.batch_size, shuffle=True)
-    num_full = max(1, len(ids) // options.batch_size)
-    all_rows = source.all_rows(run["sampler"]["dataset"])
-    slots = list(source.slots(asked, min(members["batches"], num_full)))
-    options = replace(options, batch_size=slots[0].num_seeds)  # that has CUDA graphs
+    data = open_dataset(run["sampler"]["dataset"])
+    _, seeds, _ = seeds_of_run(data, options)
+    passes = Passes(options, source, {"train": seeds["train"]}, data)
+    asked = passes.ask("train", options.fanout, shuffle=True)
+    num_full = max(1, passes.sizes["train"] // options.batch_size)
+    all_rows = source.all_rows(data.path)
+    slots = list(passes.slots(asked, "train", min(members["batches"], num_full)))
+    if options.targets != "link":
+        options = replace(options, batch_size=slots[0].num_seeds)  # that has CUDA graphs
     with open(out / "steps.jsonl", "w") as file:
         for kind, layers, amp in members["cases"]:
             library = "pyg" if layers == "csr" else layers

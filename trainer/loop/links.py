@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.learned import link_rows_of
+from cohort_gnn.dataset.learned import link_rows_of, seen_until
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.spec.metrics import ranked
@@ -122,7 +122,7 @@ def seeds_of_links(
     if task.kind == "link":
         rows = link_rows_of(task)["train"]
         assert rows.targets is not None
-        pairs, times = np.stack([rows.sources, rows.targets], 1), rows.times
+        pairs, times = np.stack([rows.sources, rows.targets], 1), seen_until(task, rows)
         degrees = np.bincount(rows.targets, minlength=data.node_types[relation[2]].num_nodes)
         links = _links_of_task(data, task, options, first)
     else:
@@ -166,7 +166,7 @@ def _links_of_task(
         if split == "train" or not rows.num_rows:
             continue
         times, node_times = rows.times if options.in_time else None, node_times_of(data, options)
-        queries = Queries.from_links(rows.sources, times, rows.targets, num_targets)
+        queries = Queries.from_links(rows.sources, times, rows.targets, num_targets, task.rows_until)
         arguments = queries, num_targets, ranked_metrics(options), _none_left_out, node_times
         ranks = RankedLinks(*arguments, keep=kept_targets(task, options))
         links[split] = HeldOutLinks(None, first, ranks, options.in_time)

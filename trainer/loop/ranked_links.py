@@ -19,8 +19,8 @@ class Queries:
     """Different sources, at their times, and the targets that are right for them.
 
     Attributes:
-        sources: int64 [n], ascending; in time by their times first.
-        times: int64 [n]; None: at any time.
+        sources: int64 [n], ascending; in time by their own times first.
+        times: int64 [n], ascending, up to which they see the graph; None: at any time.
         first_row: int64 [n], the first of the links that each is of.
         keys: int64 [any], ascending: query * num_targets + target, of each right target.
         counts: int64 [n], of right targets.
@@ -34,15 +34,22 @@ class Queries:
 
     @classmethod
     def from_links(
-        cls, sources: np.ndarray, times: np.ndarray | None, targets: np.ndarray | None, num_targets: int
+        cls,
+        sources: np.ndarray,
+        times: np.ndarray | None,
+        targets: np.ndarray | None,
+        num_targets: int,
+        until: int | None = None,
     ) -> "Queries":
-        """Of links, int64 [m] each; targets may be unknown."""
+        """Of links, int64 [m] each; targets may be unknown. Those later than ``until`` see no more than it."""
         parts = [sources] if times is None else [times, sources]
         unique, first_row, query = np.unique(np.stack(parts, 1), axis=0, return_index=True, return_inverse=True)
         query = query.reshape(-1)
         keys = np.zeros(0, np.int64) if targets is None else np.unique(query * num_targets + targets)
         counts = np.bincount(keys // num_targets, minlength=len(unique))
         columns = [np.ascontiguousarray(column) for column in unique.T]
+        if times is not None and until is not None:
+            columns[0] = np.minimum(columns[0], until)
         return cls(columns[-1], None if times is None else columns[0], first_row, keys, counts)
 
 

@@ -50,7 +50,7 @@ class Checkpoints(Callback):
     def step_ended(self, trainer, batch) -> None:
         every, running = trainer.options.checkpoint_every, trainer.running
         if every is not None and trainer.task == "train":
-            steps = trainer.source.steps_of(trainer.seed_sets["train"], trainer.options.batch_size)
+            steps = trainer.source.steps_of(trainer.passes.seed_sets["train"], trainer.options.batch_size)
             if (running.epoch * steps + running.step) % every == 0:
                 self._save(trainer)
 

@@ -4,10 +4,9 @@ import copy
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,13 +16,12 @@ from cohort_gnn.spec.losses import loss_name
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
-from cohort_gnn.trainer.loader.source import AllRows, BatchSource, OfPairs, Pass
+from cohort_gnn.trainer.loader.source import AllRows, BatchSource, Pass
 from cohort_gnn.trainer.loader.step_clock import StepClock
 from cohort_gnn.trainer.loop.epoch import RunningEpoch
-from cohort_gnn.trainer.loop.links import HeldOutLinks, draws_of_pairs
+from cohort_gnn.trainer.loop.links import HeldOutLinks
+from cohort_gnn.trainer.loop.passes import Passes
 from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
-from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
-from cohort_gnn.trainer.loop.seeds import NodeAges, Seeds, SeedSlot
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.metrics import WholeSplit
@@ -42,13 +40,12 @@ class Trainer:
         options: what to train.
         source: where this trainer's batches come from.
         ranks: the trainers of the run; a step's loss is the mean over the labelled seeds of all their batches.
-        splits: seeds of "train", "val" and "test".
+        passes: over the seeds of "train", "val" and "test".
         out: the run's folder.
         callbacks: who is told of the run, in this order.
         stop: how the trainer hears that it is to end.
         all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
-        ages: of nodes, where the model reads some; None: it reads none.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -70,16 +67,16 @@ class Trainer:
         options: TrainerSpec,
         source: BatchSource,
         ranks: Ranks,
-        splits: dict[str, Seeds],
+        passes: Passes,
         out: Path,
         callbacks: Sequence[Callback],
         stop: StopRequest | None = None,
         all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
-        ages: NodeAges | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
+        self.passes, self.sizes = passes, passes.sizes
         self.callbacks, self.stop, self.all_rows = callbacks, stop or StopRequest(), all_rows
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
         self.targets, self.links = targets_for(options, source.device), links or {}
@@ -91,26 +88,8 @@ class Trainer:
             if getattr(type(callback), name) is not getattr(Callback, name):
                 self._hooks[name].append(getattr(callback, name))
         self._agreement = Agreement(source.device, self.stop)
-        source.labels_of_seeds = True
         in_table = source.rows_in == "table"
         source.last_hop_global = in_table and options.model_kind.skips_last_ids and not options.trees
-        self.seed_sets: dict[str, int] = {}
-        for name, seeds in splits.items():
-            ids, sizes = seeds.ids, None
-            if name == "train" and options.parts:
-                ids, sizes = seeds_by_rank(ids, **options.parts)
-            weights, times = (None, seeds.target_weights), (None, seeds.target_times)
-            self.seed_sets[name] = source.add_seeds(ids, sizes, seeds.times, weights, times)
-        self.sizes = {name: len(seeds) for name, seeds in splits.items()}
-        self._labels = {
-            name: torch.tensor(seeds.labels, device=source.device)
-            for name, seeds in splits.items()
-            if seeds.labels is not None
-        }
-        self._ages, self._seed_times = ages, {}
-        if ages:
-            known = {name: seeds.times for name, seeds in splits.items() if seeds.times is not None}
-            self._seed_times = {name: torch.tensor(own, device=source.device) for name, own in known.items()}
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
@@ -153,7 +132,7 @@ class Trainer:
                 self._tell("epochs_end")
             self.model.load_state_dict(self.best_model)
             if self.sizes["test"]:
-                test = self.ask("test", self.options.hops_of_evaluation)
+                test = self.passes.ask("test", self.options.hops_of_evaluation)
                 self.report.test_metrics, read = self.evaluate(test, "test")
                 for row_tiers in self.ranks.gather(read):
                     self.report.add_bytes(row_tiers)
@@ -210,7 +189,7 @@ class Trainer:
         running.pause()
         self.ranks.clock = None
         report = copy.deepcopy(running.report)
-        report.coarse = self._is_coarse(running.epoch)
+        report.coarse = self.passes.is_coarse(running.epoch)
         report.loss = mean_loss(self.ranks.sum(step.loss_sum.clone()), step.num_labelled, self.options.max_batches)
         return report
 
@@ -256,22 +235,6 @@ class Trainer:
         metrics = self.targets.metrics(sums[:-1]) | self.whole_split.metrics(self.ranks.gather_rows)
         compared = {self.monitor: metrics[self.monitor]} if self.monitor in metrics else {}
         return compared | metrics, read.row_tiers
-
-    def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
-        """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
-        graph, coarse = self.options.graph, name == "train" and self._is_coarse(epoch)
-        arguments = (self.options.batch_size, epoch, shuffle, done, self._pairs_of(name))
-        fields = {"plane_a": coarse} | (self.options.trees or {})
-        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *arguments, **fields)
-
-    def _pairs_of(self, split: str) -> OfPairs:
-        """What a pass over a split draws for pairs."""
-        is_of_pairs = self.options.targets == "link" and split == "train"
-        return draws_of_pairs(self.options) if is_of_pairs else OfPairs()
-
-    def _is_coarse(self, epoch: int) -> bool:
-        """Whether training reads features with an error in this epoch."""
-        return epoch < self.options.coarse_epochs
 
     def step_of_a_copy(self) -> TrainStep:
         """Steps of a copy of the model, without other ranks.
@@ -335,17 +298,6 @@ class Trainer:
         for tell in self._hooks[hook]:
             tell(self, *what)
 
-    def slots(self, which: Pass, split: str, num_steps: int) -> Iterator[Any]:
-        """The slots of the first steps of a pass over a split, with what its seeds have of their own."""
-        slots, labels, pairs = self.source.slots(which, num_steps), self._labels.get(split), self._pairs_of(split)
-
-        def own(slot) -> SeedSlot:
-            return SeedSlot(
-                slot, labels, self._ages.nodes_of(slot, self._seed_times[split], pairs) if self._ages else {}
-            )
-
-        return slots if labels is None and not self._ages else map(own, slots)
-
     def _begin_pass(self, task: str, clock: StepClock) -> None:
         self.task, self.clock = task, clock
         self._tell("pass_begins")
@@ -359,7 +311,7 @@ class Trainer:
         num_steps = min(which.num_steps, self.options.max_batches or which.num_steps)
         self.num_steps = num_steps + (self.running.step if self.task == "train" else 0)
         try:
-            yield from self.slots(which, split, num_steps)
+            yield from self.passes.slots(which, split, num_steps)
         except CohortError:
             if self.ranks.size == 1 and self.running.epoch < self.options.epochs:
                 self._tell("run_stops")
@@ -371,8 +323,8 @@ class Trainer:
         Args:
             done: steps of training that are left out.
         """
-        train = self.ask("train", self.options.fanout, epoch, shuffle=True, done=done)
-        return train, self.ask("val", self.options.hops_of_evaluation) if self.sizes["val"] else None
+        train = self.passes.ask("train", self.options.fanout, epoch, shuffle=True, done=done)
+        return train, self.passes.ask("val", self.options.hops_of_evaluation) if self.sizes["val"] else None
 
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""

@@ -61,7 +61,8 @@ class LowerBound(Callback):
     def run_ended(self, trainer, report: RunReport) -> None:
         """Times steps of a copy of the model on a batch that is there already, while the sampler is idle."""
         batch_size, source = trainer.options.batch_size, trainer.source
-        for slot in trainer.slots(trainer.ask("train", trainer.options.fanout, shuffle=True), "train", 1):
+        asked = trainer.passes.ask("train", trainer.options.fanout, shuffle=True)
+        for slot in trainer.passes.slots(asked, "train", 1):
             ready = slot
         if ready.num_seeds > 0:
             step = functools.partial(trainer.step_of_a_copy(), ready)

@@ -1,10 +1,16 @@
 """``cohort bench step`` on the CPU: every kind of layers on the same batches."""
 
+import itertools
 import json
 
+import numpy as np
 import pytest
+import torch
 from processes import here, ran, refused
+from torch_geometric.data import HeteroData
 
+from cohort_gnn import NeighborLoader
+from cohort_gnn.dataset import Task, TaskRows, from_pyg, write_task
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.models import ONE_TYPE
 
@@ -76,6 +82,29 @@ def test_learned_rows_are_part_of_the_step(papers, tmp_path):
         ran("bench", "step", papers, *options, "--featureless", featureless, "--out", tmp_path / featureless)
         losses.append(json.loads((tmp_path / featureless).read_text())["loss"])
     assert losses[0] != losses[1]
+
+
+def test_steps_of_a_task_take_its_batches_in_time(tmp_path):
+    """Those of a loader, whose model reads the ages of items."""
+    generator, rng, data = torch.Generator().manual_seed(3), np.random.default_rng(3), HeteroData()
+    data["user"].x, data["item"].num_nodes = torch.randn(60, 4, generator=generator), 40
+    data["item"].time = torch.randint(50, (40,), generator=generator)
+    data["user", "buys", "item"].edge_index = torch.from_numpy(np.stack([np.arange(900) % 60, np.arange(900) % 40]))
+    data["user", "buys", "item"].edge_time = torch.from_numpy(rng.integers(100, size=900))
+    from_pyg(data, tmp_path / "set", target="user", reverse_edges=True)
+    nodes, times, labels = rng.integers(60, size=120), rng.integers(50, 70, 120), rng.integers(2, size=120)
+    splits = {
+        name: TaskRows(nodes, times + later, labels) for name, later in {"train": 0, "val": 20, "test": 40}.items()
+    }
+    write_task(tmp_path / "set", Task("churn", "node", "user", splits, targets="classification", num_classes=2))
+    how = {"input_time": times, "time_attr": "edge_time", "batch_size": 16, "shuffle": True, "device": "cpu"}
+    with NeighborLoader(tmp_path / "set", [4, 3], ("user", nodes), **how) as loader:
+        sizes = [batch.num_nodes for batch in itertools.islice(loader, 4)]
+    options = ["--task", "churn", "--device", "cpu", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 1]
+    options += ["--models", "rsage", "--layers", "cohort", "--amp", "off", "--out", tmp_path / "bench.jsonl"]
+    ran("bench", "step", tmp_path / "set", *options)
+    line = json.loads((tmp_path / "bench.jsonl").read_text())
+    assert line["nodes"] == round(np.mean(sizes)) and line["seeds"] == 16 and np.isfinite(line["loss"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from processes import cohort, ran, refused
+from processes import cohort, here, ran, refused
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data, HeteroData
 
@@ -210,9 +210,14 @@ def test_a_run_from_before_models_read_times_goes_on_without(typed_run, tmp_path
 def test_a_task_sees_no_row_later_than_it_says(events, run, tmp_path):
     shutil.copytree(events, tmp_path / "set")
     task = package.dataset.open_task(events, "signal")
-    write_task(tmp_path / "set", replace(task, rows_until=850))
+    none = TaskRows(*(array[:0] for array in vars(task.splits["val"]).values()))
+    write_task(tmp_path / "set", replace(task, rows_until=850, splits={**task.splits, "val": none}))
+    wrong = [*OPTIONS, *IN_TIME, "--monitor", "f1"]
+    refused(here("train", tmp_path / "set", *wrong), 1, "--monitor: expected validation nodes", "leave it out")
     ran("train", tmp_path / "set", *OPTIONS, *IN_TIME, "--epochs", "1", "--out", tmp_path / "run")
+    measured = summary_of(tmp_path / "run")["test_metrics"]["auroc"]
     table, rows = pq.read_table(tmp_path / "run/test.parquet"), task.splits["test"]
+    assert measured == pytest.approx(roc_auc_score(rows.labels, table["p_gain"]), abs=1e-6), "without validation, too"
     assert table["shop"].to_pylist() == rows.nodes.tolist()
     assert (table["day"].to_numpy().astype("datetime64[s]").astype(np.int64) // 86_400).tolist() == rows.times.tolist()
     until = np.minimum(rows.times, 850)

@@ -1,5 +1,6 @@
 """How old nodes are at the time of their seeds, and what a model makes of it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 
-from cohort_gnn import CohortError, LinkNeighborLoader, from_pyg
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import NO_TIME, GraphTypes
+from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.source import OfPairs
-from cohort_gnn.trainer.loop.seeds import NodeAges
+from cohort_gnn.trainer.loop.passes import Passes
+from cohort_gnn.trainer.loop.seeds import NodeAges, Seeds
 from cohort_gnn.trainer.models.ages import AgeRows
 from cohort_gnn.trainer.models.typed import TypedGNN
 
@@ -52,6 +55,20 @@ def test_ages_are_those_at_the_time_of_the_pair(shop, shm, mode, count):
             assert ((found["item"] < 0) == (batch["item"].n_id == 0)).all()
             num_known += (found["item"] > 0).sum()
         assert num_known > 100
+
+
+def test_batches_of_a_run_have_ages_whether_or_not_its_test_has_links(shop, shm):
+    types = replace(shop.types, relation=BUYS, age_spans={"item": 70})
+    options = TrainerSpec(num_classes=8, feature_dim=3, targets="link", types=types, in_time=True, batch_size=8,
+                          task_name="next", fanout=[4, 3], trees={"disjoint": True, "draw": "uniform"})  # fmt: skip
+    pairs, times = np.stack([np.arange(20), 20 + np.arange(20)], 1), np.arange(50, 70)
+    how = {"input_time": torch.arange(20), "time_attr": "time", "device": "cpu"}
+    with NeighborLoader(shop, [4, 3], ("user", torch.arange(20)), **how) as loader:
+        splits = {"train": Seeds(pairs, times), "test": Seeds(np.zeros(0, np.int64))}
+        passes = Passes(options, loader._sampler.source, splits, shop)
+        for slot in passes.slots(passes.ask("train", [4, 3]), "train", 1):
+            assert list(slot.ages) == ["item"] and (slot.ages["item"][: slot.num_inputs] <= 70).all()
+    assert passes.sizes == {"train": 20, "test": 0}
 
 
 def test_ages_of_nodes_that_are_seeds(shop):

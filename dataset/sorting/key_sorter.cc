@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <future>
 #include <utility>
 
 #include "base/check.h"
@@ -44,6 +44,57 @@ class RunReader {
   int64_t offset_;
   std::size_t left_, window_, at_ = 0;
   std::vector<Key> keys_;  // [window]
+};
+
+// Merges runs, some of whose keys it hands out at a time.
+template <typename Key>
+class Merger {
+ public:
+  // unique: equal keys come once.
+  Merger(std::vector<RunReader<Key>> runs, bool unique) : runs_(std::move(runs)), unique_(unique) {
+    for (std::size_t run = 0; run < runs_.size(); ++run) firsts_.push_back({runs_[run].key(), run});
+    std::ranges::sort(firsts_);
+  }
+
+  // The next keys, kKeysHandedOn of them unless these are the last; none at the end.
+  void next(std::vector<Key>& keys) {
+    keys.clear();
+    while (!firsts_.empty() && keys.size() < kKeysHandedOn) {
+      First& first = firsts_.front();
+      if (!unique_ || last_ != first.key) keys.push_back(first.key);
+      last_ = first.key;
+      RunReader<Key>& run = runs_[first.run];
+      run.advance();
+      if (!run.ends()) {
+        first.key = run.key();
+      } else {
+        first = firsts_.back();
+        firsts_.pop_back();
+      }
+      sink_front();
+    }
+  }
+
+ private:
+  struct First {
+    Key key;
+    std::size_t run;
+    auto operator<=>(const First&) const = default;
+  };
+
+  // Makes a heap again of one whose front is new.
+  void sink_front() {
+    for (std::size_t at = 0, child = 1; child < firsts_.size(); at = child, child = 2 * child + 1) {
+      if (child + 1 < firsts_.size() && firsts_[child + 1].key < firsts_[child].key) ++child;
+      if (firsts_[at].key <= firsts_[child].key) return;
+      std::swap(firsts_[at], firsts_[child]);
+    }
+  }
+
+  std::vector<RunReader<Key>> runs_;
+  std::vector<First> firsts_;  // of the keys that are left of each run: a heap, the least in front
+  bool unique_;
+  std::optional<Key> last_;
 };
 
 // The bits in which keys differ.
@@ -148,28 +199,15 @@ void BasicKeySorter<Key>::merge_runs(const Use& use, const std::stop_token& stop
   const std::size_t window = std::clamp(capacity_ / runs_.size(), kMinWindow, kMaxWindow);
   std::vector<RunReader<Key>> readers;
   for (const Run& run : runs_) readers.emplace_back(*file_, run.offset, run.count, window);
-  std::vector<std::size_t> heap(readers.size());  // runs, the one with the least key in front
-  std::iota(heap.begin(), heap.end(), std::size_t{0});
-  const auto comes_later = [&](std::size_t a, std::size_t b) { return readers[b].key() < readers[a].key(); };
-  std::make_heap(heap.begin(), heap.end(), comes_later);
-  std::vector<Key> block;
-  std::optional<Key> last;
-  while (!heap.empty()) {
+  Merger<Key> merger(std::move(readers), unique_);
+  std::vector<Key> keys, following;
+  merger.next(keys);
+  while (!keys.empty()) {
     if (stop.stop_requested()) throw Interrupted();
-    block.clear();
-    while (!heap.empty() && block.size() < kKeysHandedOn) {
-      std::pop_heap(heap.begin(), heap.end(), comes_later);
-      RunReader<Key>& least = readers[heap.back()];
-      if (!unique_ || last != least.key()) block.push_back(least.key());
-      last = least.key();
-      least.advance();
-      if (least.ends()) {
-        heap.pop_back();
-      } else {
-        std::push_heap(heap.begin(), heap.end(), comes_later);
-      }
-    }
-    use(block);
+    auto merged = std::async(std::launch::async, [&] { merger.next(following); });
+    use(keys);
+    merged.get();
+    std::swap(keys, following);
   }
 }
 

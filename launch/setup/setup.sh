@@ -13,6 +13,7 @@
 exec </dev/null
 root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 build=$root/build
+without_cuda=$root/build-without-cuda
 deps=$root/.deps
 logs=$build/setup
 all_groups=(project build wheel bench formats test docs style)
@@ -317,7 +318,7 @@ configure() {
   fi
   key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "$(has_header metis.h && echo metis)" "${options[@]}")
   [[ -f $build/CMakeCache.txt && $(cat "$build/.cohort" 2>/dev/null || true) == "$key" ]] && return
-  rm -f "$build/.cohort" "$build/without-cuda/CMakeCache.txt"
+  rm -f "$build/.cohort" "$without_cuda/CMakeCache.txt"
   step configure "configuring build/" "the last lines above name what is missing" cmake --fresh "${options[@]}"
   printf '%s\n' "$key" >"$build/.cohort"
 }
@@ -329,15 +330,16 @@ build_target() {
     cmake --build "$build" --target $1 --parallel "$jobs"
 }
 
-# What a build with CUDA leaves uncompiled: the programs and libraries of one without, in build/without-cuda. Nothing runs
-# them: they are not optimized, unless ccache has most of them from the build with CUDA, whose flags they have then.
+# What a build with CUDA leaves uncompiled: the programs and libraries of one without, in build-without-cuda/. Nothing runs
+# them: they are not optimized, unless ccache has most of them from the build with CUDA, whose flags they have then. The
+# folder is beside build/, not in it: ccache tells files apart by their paths from the build's folder.
 build_without_cuda() {
   [[ $with_cuda == yes ]] || return 0
-  local folder=$build/without-cuda flags=()
+  local folder=$without_cuda flags=()
   command -v ccache >/dev/null || flags=(-DCMAKE_CXX_FLAGS_RELEASE=-O0)
   local cure="what only CUDA code includes or defines stands outside #ifdef COHORT_WITH_CUDA; the log names the file"
   [[ -f $folder/CMakeCache.txt ]] ||
-    step configure_without_cuda "configuring build/without-cuda" "the last lines above name what is missing" \
+    step configure_without_cuda "configuring build-without-cuda/" "the last lines above name what is missing" \
       cmake --fresh -S "$root" -B "$folder" -G "$generator" -DCOHORT_CUDA=OFF -DCOHORT_TESTS=OFF \
       "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release "${flags[@]}"
   step build_without_cuda "compiling the programs without CUDA" "$cure" \

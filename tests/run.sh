@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # The same set-up as launch/quickstart.sh, then every test: C++ by ctest, Python by pytest; with a GPU the GPU tests too.
+# Without a GPU, CUDA code is compiled to PTX only.
 #
 #   bash tests/run.sh [--all] [arguments of pytest]
 #
 # --all, for the night: every random repetition, all seeds of accuracy, slow variants of runs, the pages of docs/ with
-# the sizes that they name, kernels for sm_80, a wheel, each program in an interpreter of its own (tests/warm.py), and the
-# C++ tests once more under sanitizers (presets asan and tsan).
+# the sizes that they name, machine code for sm_80 and sm_90, a wheel, each program in an interpreter of its own
+# (tests/warm.py), and the C++ tests once more under sanitizers (presets asan and tsan).
 # Exit status 0 only when both runners ran and nothing failed. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 
 targets=all
 presets=()
+export without_gpu=90-virtual # PTX: nothing here runs the kernels, and their machine code takes longest to compile
 if [[ ${1:-} == --all ]]; then
   shift
   targets="all gpu_checks"
   presets=(asan tsan)
+  without_gpu=90
   export COHORT_TESTS=all COHORT_TESTS_FRESH=1
 fi
 cohort_setup "$targets" project build test

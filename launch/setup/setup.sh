@@ -297,8 +297,8 @@ choose_cuda() {
   [[ $nvcc != "$deps"/* ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
   architectures=${COHORT_CUDA_ARCHITECTURES:-}
   if [[ -z $architectures && $has_gpu == no ]]; then
-    architectures=90
-    say "no GPU here: compiling CUDA code for sm_90 only (COHORT_CUDA_ARCHITECTURES changes this)"
+    architectures=${without_gpu:-90}
+    say "no GPU here: compiling CUDA code for architecture $architectures only (COHORT_CUDA_ARCHITECTURES changes this)"
   fi
   : "${architectures:=80-real;90}"
 }

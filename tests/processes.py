@@ -123,7 +123,8 @@ def wait_until(happened: Callable[[], object], seconds: float, what: str):
     while not (value := happened()):
         now = time.monotonic()
         assert now < deadline, f"{what} took more than {seconds} s"
-        time.sleep(max(0.005, 4 * (now - began)))  # a look at all processes takes long, and others need the cores
+        # A look at all processes takes long, and others need the cores; but what is waited for may soon be over.
+        time.sleep(min(0.2, max(0.005, 4 * (now - began))))
         began = time.monotonic()
     return value
 

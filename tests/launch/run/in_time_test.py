@@ -122,7 +122,7 @@ def test_a_run_goes_on_as_it_would_have(events, run, tmp_path):
     shutil.copytree(events, tmp_path / "set")
     labels = np.load(tmp_path / "set/tasks/signal/train-labels.npy")
     np.save(tmp_path / "set/tasks/signal/train-labels.npy", labels[::-1])
-    refused(cohort("train", "--resume", tmp_path / "run", tmp_path / "set"), 1, "one with other task")
+    refused(here("train", "--resume", tmp_path / "run", tmp_path / "set"), 1, "one with other task")
 
 
 def test_several_ranks_fill_one_table(events, tmp_path):
@@ -155,7 +155,7 @@ def shops(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def typed_run(shops, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("in-time") / "typed-run"
-    options = [*OPTIONS, "--model", "rsage", "--task", "signal", "--epochs", "10", "--out"]
+    options = [*OPTIONS, "--model", "rsage", "--task", "signal", "--epochs", "6", "--out"]
     ran("train", shops, *options, out, "--time-window", f"buys_at={WINDOW}")
     return out
 
@@ -249,7 +249,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("options", "words"), [(options, words) for options, *words in WRONG])
 def test_what_does_not_fit_is_refused(events, tmp_path, options, words):
-    result = cohort("train", events, *OPTIONS, *options, "--out", tmp_path / "run")
+    result = here("train", events, *OPTIONS, *options, "--out", tmp_path / "run")
     assert result.returncode != 0
     for word in words:
         assert word in result.stderr
@@ -277,11 +277,11 @@ def test_validation_that_is_not_later_is_refused_until_allowed(tmp_path):
     graph_data.time[550] = 3
     from_pyg(graph_data, tmp_path / "overlapping")
     again = ["train", tmp_path / "overlapping", *OPTIONS, "--epochs", "1", "--out", tmp_path / "again"]
-    refused(cohort(*again), 1, "val, times", "expected times after 499", "found 3", "--overlapping-times allow")
-    ran(*again, "--overlapping-times", "allow")
+    refused(here(*again), 1, "val, times", "expected times after 499", "found 3", "--overlapping-times allow")
+    refused(here(*again, "--overlapping-times", "allow", "--metrics", "mae"), 1, "--metrics: expected")  # which is next
     graph_data.time[7] = -(2**63)  # always there: no time at which it could be a seed
     from_pyg(graph_data, tmp_path / "timeless")
-    result = cohort("train", tmp_path / "timeless", *OPTIONS, "--epochs", "1", "--out", tmp_path / "none")
+    result = here("train", tmp_path / "timeless", *OPTIONS, "--epochs", "1", "--out", tmp_path / "none")
     refused(result, 1, "train, times[7]: expected a time, found a node without one", "--time-attr none")
 
 
@@ -327,11 +327,11 @@ def test_a_gpu_trains_on_one_of_several_node_types(shops, tmp_path):
 def follows(tmp_path_factory) -> Path:
     """Whoever follows a node of a group goes on with nodes of the same group for a while, then with another group's."""
     rng = np.random.default_rng(5)
-    count, groups, steps = 400, 8, 20
+    count, groups, steps = 60, 4, 15
     sources, targets, times = [], [], []
     for step in range(steps):
         group_of = (np.arange(count) + step // 5) % groups  # whom a source follows
-        for _ in range(6):
+        for _ in range(4):
             sources.append(np.arange(count))
             targets.append(group_of + groups * rng.integers(count // groups, size=count))
             times.append(step * 100 + rng.integers(100, size=count))
@@ -348,7 +348,20 @@ def follows(tmp_path_factory) -> Path:
 def test_links_are_learned_in_time(follows, tmp_path):
     held = held_out(follows)
     assert held["val"].times.max() < held["test"].times.min()
-    options = [*OPTIONS, "--batch-size", "512", "--fanout", "8", "--epochs", "3", "--decoder", "mlp", "--out"]
+    options = [
+        *OPTIONS,
+        "--batch-size",
+        "512",
+        "--fanout",
+        "8",
+        "--epochs",
+        "3",
+        "--lr",
+        "0.02",
+        "--decoder",
+        "mlp",
+        "--out",
+    ]
     in_time_options = ["--time-attr", "edge_time", "--temporal-strategy", "last"]
     ran("train", follows, *options, tmp_path / "run", *in_time_options)
     in_time = summary_of(tmp_path / "run")["test_metrics"]["mrr"]
@@ -356,15 +369,15 @@ def test_links_are_learned_in_time(follows, tmp_path):
     assert members["in_time"] and members["trees"]["draw"] == "last"
     result = ran("train", follows, *options, tmp_path / "other")
     assert "--time-attr edge_time learns links at their times" in result.stdout + result.stderr
-    assert in_time > summary_of(tmp_path / "other")["test_metrics"]["mrr"] + 0.05
+    assert in_time > summary_of(tmp_path / "other")["test_metrics"]["mrr"] + 0.2
 
 
 def test_times_of_held_out_links_are_checked(follows, tmp_path):
     shutil.copytree(follows, tmp_path / "set")
     np.save(tmp_path / "set/val_link_times.npy", np.zeros(3, np.int64))
-    result = cohort("train", tmp_path / "set", *OPTIONS, "--out", tmp_path / "run")
+    result = here("train", tmp_path / "set", *OPTIONS, "--out", tmp_path / "run")
     refused(result, 1, "val_link_times.npy: expected int64 [", "the time of each link, found int64 [3]")
     for split in ("val", "test"):
         (tmp_path / f"set/{split}_link_times.npy").unlink()
-    result = cohort("train", tmp_path / "set", *OPTIONS, "--time-attr", "edge_time", "--out", tmp_path / "run")
+    result = here("train", tmp_path / "set", *OPTIONS, "--time-attr", "edge_time", "--out", tmp_path / "run")
     refused(result, 1, "expected times of the links to learn", "split-links --by-time")

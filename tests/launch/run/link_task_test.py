@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from processes import cohort, ran
+from processes import here, ran
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
@@ -233,11 +233,12 @@ def test_held_out_links_rank_among_all_targets_of_their_time(tmp_path):
     seen = np.eye(60, dtype=bool)
     targets = np.repeat(np.arange(60), np.diff(data.indptr))
     seen[data.indices, targets] = seen[targets, data.indices] = True
-    recalls = []
-    for time in np.unique(held.times):
-        how = {"input_time": torch.full((60,), int(time)), "time_attr": "edge_time", "batch_size": 60, "device": "cpu"}
-        with NeighborLoader(data, [-1], torch.arange(60), **how) as loader, torch.no_grad():
-            rows = torch.cat([model(batch.x, batch.edge_index)[: batch.batch_size] for batch in loader])
+    recalls, moments, nodes = [], np.unique(held.times), np.arange(60)
+    times = np.repeat(moments, 60)
+    how = {"input_time": times, "time_attr": "edge_time", "batch_size": 60, "device": "cpu"}
+    with NeighborLoader(data, [-1], np.tile(nodes, len(moments)), **how) as loader, torch.no_grad():
+        by_time = [model(batch.x, batch.edge_index)[:60] for batch in loader]
+    for time, rows in zip(moments, by_time, strict=True):
         scores = (rows @ rows.T).masked_fill(torch.from_numpy(seen), -torch.inf)
         pairs = held.pairs[held.times == time]
         for source in np.unique(pairs[:, 0]):
@@ -303,7 +304,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("options", "words"), [(options, words) for options, *words in WRONG])
 def test_what_does_not_fit_is_refused(shop, tmp_path, options, words):
-    result = cohort("train", shop, *OPTIONS, *options, "--out", tmp_path / "run")
+    result = here("train", shop, *OPTIONS, *options, "--out", tmp_path / "run")
     assert result.returncode != 0
     for word in words:
         assert word in result.stderr

@@ -1,7 +1,9 @@
 """Numbers with units, for people."""
 
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+
+SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
 
 def format_bytes(count: float) -> str:
@@ -39,3 +41,20 @@ def parse_bytes(text: str) -> int:
     if count >= 2**63:
         raise ValueError(f"expected less than 2^63 bytes, found {text!r}")
     return int(count)
+
+
+def parse_number(text: str) -> int:
+    """ "2.4M", "1e6" or "17" as an integer.
+
+    Raises:
+        ValueError: it is no such text, or no whole number in [0, 2^63).
+    """
+    scale = SUFFIXES.get(text[-1:].lower(), 1)
+    try:
+        value = Decimal(text[:-1] if scale > 1 else text) * scale
+        whole = int(value)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise ValueError(f"expected a number such as 17, 2.4M or 1e6, found {text!r}") from None
+    if whole != value or not 0 <= whole < 2**63:
+        raise ValueError(f"expected a whole number in [0, 2^63), found {text!r}")
+    return whole

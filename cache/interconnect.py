@@ -12,11 +12,12 @@ from msgspec import Meta
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import remembered, user_cache
 from cohort_gnn.base.programs import ask_sampler
+from cohort_gnn.cache.gpu_rates import GPU_RATES, links_of
 
 LOG = logging.getLogger(__name__)
 
-# Local, peer and host, measured on H200 with NVLink 4 and PCIe 5: GB/s. For plans made without a GPU.
-MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
+# Local, peer and host: GB/s. For plans made without a GPU.
+MEASURED_BANDWIDTH = links_of(GPU_RATES["h200"])
 
 
 Rate = Annotated[float, Meta(gt=0)]  # bytes, or reads, a second

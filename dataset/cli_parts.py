@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
@@ -12,24 +11,18 @@ from rich.console import Console
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import TextTable
+from cohort_gnn.base.units import parse_number
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.spec.graph import NO_TIME
 
-SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
-
 
 def number(text: str) -> int:
-    """ "2.4M", "1e6" or "17" as an integer."""
-    scale = SUFFIXES.get(text[-1:].lower(), 1)
+    """ "2.4M", "1e6" or "17" as an integer, for argparse."""
     try:
-        value = Decimal(text[:-1] if scale > 1 else text) * scale
-        whole = int(value)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a number such as 17, 2.4M or 1e6, found {text!r}") from None
-    if whole != value or not 0 <= whole < 2**63:
-        raise argparse.ArgumentTypeError(f"expected a whole number in [0, 2^63), found {text!r}")
-    return whole
+        return parse_number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parts(text: str) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,7 @@ from cohort_gnn.base.machine import shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import budget
+from cohort_gnn.cache.gpu_rates import GPU_RATES, GpuRates, Rate, save_rates, type_of
 from cohort_gnn.cache.interconnect import machine_bandwidth
 from cohort_gnn.channel.run_folder import demand_own
 from cohort_gnn.dataset.inert_torch import LEAST_TORCH, is_safe
@@ -84,6 +86,9 @@ def register(commands) -> None:
     )
     text = "with --machines: seconds to wait for a machine that does not join or is silent"
     add_options(parser, RunSpec, only=("machine_seconds",), machine_seconds=text)
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="write the rates of this machine's GPUs, for cohort plan --gpu FILE"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: a list of findings")
     parser.set_defaults(func=doctor)
 
@@ -98,11 +103,32 @@ def doctor(args: argparse.Namespace) -> int:
         findings = list(examine_network(machine, spec_of(args, RunSpec).machine_seconds))
     else:
         findings = list(examine(args.folder))
+        if args.save is not None:
+            save_rates(args.save, measured_rates(devices()))
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
     return int(any(finding.verdict == BROKEN for finding in findings))
+
+
+def measured_rates(machine: dict) -> GpuRates:
+    """The rates of this machine's GPUs: memory and links as measured, the others those of their type. Where there are
+    none of their type, steps remain unknown.
+
+    Raises:
+        CohortError: there is no GPU.
+    """
+    if not machine["gpus"]:
+        hint = f"cohort plan --gpu {' or '.join(GPU_RATES)} has rates of these"
+        raise CohortError("--save", "a GPU whose rates are measured", "none", hint)
+    name, least = machine["gpus"][0]["name"], min(gpu["bytes"] for gpu in machine["gpus"])
+    base = type_of(name)
+    links = zip(("local", "peer", "host"), machine_bandwidth(machine), strict=True)
+    source = f"measured: cohort doctor, {name}"
+    known = {link: Rate(1e9 * rate, source) for link, rate in links} | {"memory_bytes": Rate(float(least), source)}
+    others = "" if base else f"{name}, whose steps are not known"
+    return msgspec.structs.replace(GPU_RATES[base or next(iter(GPU_RATES))], **known, step_source=others)
 
 
 def examine(folder: Path) -> Iterator[Finding]:

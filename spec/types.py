@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import as_known, did_you_mean
-from cohort_gnn.base.units import parse_bytes
+from cohort_gnn.base.units import parse_bytes, parse_number
 
 INT32_MAX = 2**31 - 1  # of what the programs hold in 32 bits
 MOST_NUMBER = 1e9  # of what becomes seconds, or float32
@@ -39,6 +39,9 @@ Gpus = Annotated[list[NotNegative], Meta(min_length=1, description="numbers of G
 Ratio = Annotated[float, Meta(ge=0, le=1e6)]
 Ratios = Annotated[list[Ratio], Meta(min_length=1, description="numbers of at least 0")]
 Bytes = Annotated[int, Meta(ge=0, description="bytes such as 20GB", extra={"unit": "bytes"})]
+Count = Annotated[int, Meta(ge=1, le=2**48, description="a number such as 17 or 2.4M", extra={"unit": "number"})]
+Share = Annotated[float, Meta(gt=0, le=1)]
+FeatureDtype = Literal["float32", "float16", "bfloat16", "uint8"]
 ByteCounts = Annotated[list[Bytes], Meta(min_length=1)]
 ThreeNumbers = tuple[AtLeastZero, AtLeastZero, AtLeastZero]  # of local, peer and host memory
 
@@ -233,7 +236,8 @@ def _split(text: str, type_: Any):
         return tuple(_split(part, type_) for part, type_ in zip(text.split(","), typing.get_args(base), strict=True))
     if base is bool:
         return {"on": True, "off": False}.get(text, text)
-    return parse_bytes(text) if (meta.extra or {}).get("unit") == "bytes" else text
+    parse = {"bytes": parse_bytes, "number": parse_number}.get((meta.extra or {}).get("unit", ""))
+    return parse(text) if parse else text
 
 
 def _unique(value: Any, type_: Any) -> Any:

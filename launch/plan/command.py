@@ -5,14 +5,24 @@ import json
 import sys
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache import planner
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
-from cohort_gnn.launch.plan.options import NO_OPTIONS, OWN_OPTIONS, SEED_OPTIONS, SEVERAL_OPTIONS, PlanSpec
+from cohort_gnn.launch.plan.options import (
+    GRAPH_OPTIONS,
+    NO_OPTIONS,
+    OWN_OPTIONS,
+    PURCHASE_OPTIONS,
+    SEED_OPTIONS,
+    SEVERAL_OPTIONS,
+    PlanSpec,
+)
 from cohort_gnn.launch.plan.planning import Planning
+from cohort_gnn.launch.plan.purchase import Purchase
 from cohort_gnn.spec.options import flag_of, options_of
 from cohort_gnn.spec.run import SamplerSpec
 
@@ -24,9 +34,10 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "plan",
         help="show what each GPU would cache, before a run",
-        description=f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes.",
+        description=f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes. With --nodes, and"
+        " without a data set: epochs on a graph and GPUs that are not there.",
     )
-    add_dataset(parser)
+    add_dataset(parser, nargs="?")
     shown = {option.name for option in options_of(SamplerSpec) if not option.is_hidden} - NO_OPTIONS
     add_options(
         parser,
@@ -35,8 +46,7 @@ def register(commands) -> None:
         cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that"
         " slots and trainer leave free (default: auto; without a GPU a table of ratios)",
         partition="plan for cliques that each train on the seeds of their own part",
-        gpus="numbers of the visible GPUs to plan for (default: all)",
-        model="with --machines: the model whose gradients are sent",
+        model="with --machines: the model whose gradients are sent; with --nodes: the model that trains",
         feature_placement="with --machines: replicated: each has all feature rows; partitioned: each keeps a part of"
         " the encoded rows and asks others for the rest; auto: partitioned if they exceed --host-bytes or the available"
         " memory",
@@ -49,7 +59,10 @@ def register(commands) -> None:
 
 def plan_command(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
-    spec = spec_of(args, PlanSpec, dataset=args.dataset, refresh=args.refresh, json=args.json)
+    spec = spec_of(args, PlanSpec, dataset=args.dataset or Path(), refresh=args.refresh, json=args.json)
+    _check_graph(args, spec)
+    if args.dataset is None:
+        return _plan_purchase(spec)
     _check_machines(args, spec)
     planning = Planning(spec)
     if planning.compares_sizes:
@@ -73,6 +86,35 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
     if flags and not spec.machines:
         expected = "--machines N: a plan for one machine needs no model, no network and no parts"
         raise CohortError(", ".join(flags), expected, "no --machines")
+
+
+def _check_graph(args: argparse.Namespace, spec: PlanSpec) -> None:
+    """Raises CohortError for neither a data set nor a graph that is not there, and for options of the other."""
+    names = {option.name for option in options_of(PlanSpec) if hasattr(args, option.name)}
+    if spec.nodes is None and args.dataset is None:
+        hint = "for a graph that is not there: --nodes N --edges E --dim C --degrees powerlaw --gpu h100"
+        raise CohortError("cohort plan", "DIR, the folder of a data set", "none", hint)
+    if args.dataset is not None and names & GRAPH_OPTIONS:
+        flags = ", ".join(map(flag_of, sorted(names & GRAPH_OPTIONS)))
+        hint = "leave DIR out, or these options; --gpus 0,1 names GPUs of this machine"
+        raise CohortError(flags, "a plan without a data set", str(args.dataset), hint)
+    others = names - PURCHASE_OPTIONS - GRAPH_OPTIONS
+    if args.dataset is None and others:
+        hint = "plan for a small one instead: cohort dataset generate makes it"
+        raise CohortError(", ".join(map(flag_of, sorted(others))), "a data set", "--nodes alone", hint)
+
+
+def _plan_purchase(spec: PlanSpec) -> int:
+    """Plans for a graph and GPUs that are not there; 1 if no size of the cache fits."""
+    purchase = Purchase(spec)
+    ratios = sorted(spec.cache_ratios or RATIOS)
+    numbers = sorted({1, *(spec.machines or [])})
+    estimates = [purchase.estimate(ratio, machines) for machines in numbers for ratio in ratios]
+    if spec.json:
+        print(json.dumps(table.purchase_as_json(purchase, estimates), indent=2))
+    else:
+        table.print_purchase(purchase, estimates)
+    return int(all(estimate.wrong for estimate in estimates))
 
 
 def _plan_one(planning: Planning) -> list[str]:

@@ -74,6 +74,12 @@ class Epoch:
     disk_seconds: float = 0.0
 
 
+def network_of(spec) -> Network:
+    """As the options of a PlanSpec say, else as assumed."""
+    microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
+    return Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
+
+
 def epochs(
     spec, placed, num_batches: int, parameters: int, rows: FarRows | None, plan_of: Callable
 ) -> tuple[Network, list[Epoch]]:
@@ -87,8 +93,7 @@ def epochs(
         rows: that are not in the memory of each machine; None: there are none.
         plan_of: planner.plan() with all arguments but ``machines``.
     """
-    microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
-    network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
+    network = network_of(spec)
     sum_bytes = FLOAT_BYTES * (parameters + OTHER_SUMS)
     train_seconds = (spec.step_ms or 0) / 1e3
     results = []

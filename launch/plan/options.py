@@ -27,6 +27,21 @@ SEED_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say w
 SEED_OPTIONS |= {"time_attr", "temporal_strategy", "time_window", "overlapping_times"}  # and at which times
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
+# Those that a plan without a data set knows, besides the sizes of the graph.
+PURCHASE_OPTIONS = {"fanout", "batch_size", "slots", "topology", "reuse", "cliques", "gpus", "bandwidth"}
+PURCHASE_OPTIONS |= {
+    "presample_batches",
+    "gpu_memory",
+    "trainer_bytes",
+    "row_bytes",
+    "cache_ratios",
+    "num_gpus",
+    "machines",
+    "network",
+}
+PURCHASE_OPTIONS |= {"network_us", "step_ms", "parameters", "model", "hidden", "heads", "norm", "feature_placement"}
+
+_graph = partial(option, group="A graph and GPUs that are not there")
 _several_machines = partial(option, None, group="Several machines")
 
 
@@ -34,6 +49,25 @@ _several_machines = partial(option, None, group="Several machines")
 class PlanSpec(RunSpec):
     """Options of the command."""
 
+    gpus: types.Gpus | None = option(
+        None, "numbers of the visible GPUs to plan for (default: all); with --nodes: how many", group="Devices"
+    )
+    nodes: types.Count | None = _graph(None, "number of nodes: plan without a data set and without a GPU", metavar="N")
+    edges: types.Count | None = _graph(None, "number of edges", metavar="E")
+    dim: types.Positive | None = _graph(None, "columns of feature rows", metavar="C")
+    dtype: types.FeatureDtype = _graph("float32", "of feature rows")
+    degrees: str | None = _graph(
+        None,
+        "powerlaw, as cohort dataset generate makes them; or a .npy file of the degrees of all nodes, or of a sample of"
+        " them: integers [n], or [n, 2] with in-degrees and out-degrees",
+        metavar="powerlaw|FILE",
+    )
+    train_ratio: types.Share = _graph(0.01, "share of the nodes that train", metavar="R")
+    train_nodes: types.Count | None = _graph(None, "number of nodes that train, in place of the share", metavar="N")
+    classes: types.Positive = _graph(2, "columns of the model's output", metavar="N")
+    gpu: str | None = _graph(
+        None, "type of the GPUs, or a file of rates that cohort doctor --save wrote", metavar="h100|h200|FILE"
+    )
     num_gpus: types.Positive | None = option(
         None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", group="Devices"
     )
@@ -64,9 +98,10 @@ class PlanSpec(RunSpec):
     )
     split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
     row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")
-    dataset: Path
+    dataset: Path  # Path() without a data set
     refresh: bool
     json: bool
 
 
-OWN_OPTIONS = {field.name for field in fields(PlanSpec)} - {field.name for field in fields(RunSpec)}
+GRAPH_OPTIONS = {"nodes", "edges", "dim", "dtype", "degrees", "train_ratio", "train_nodes", "classes", "gpu"}
+OWN_OPTIONS = ({field.name for field in fields(PlanSpec)} - {field.name for field in fields(RunSpec)}) | {"gpus"}

@@ -1,6 +1,7 @@
 """A cache plan as a table and as JSON."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import accumulate
 
 import numpy as np
@@ -137,6 +138,47 @@ def print_epochs(network, epochs: list) -> None:
     if not epochs[0].train_seconds:
         table.note += "\ntrain s is not known, so epochs leave it out: --step-ms"
     print_tables(table)
+
+
+def purchase_as_json(purchase, estimates: list) -> dict:
+    """{"batch", "step_seconds", "disk_bytes", "rates": {name: [value, source]}, "epochs": [...]}."""
+    rates = purchase.rates.all()
+    batch = {"nodes": purchase.batch.nodes, "edges": purchase.batch.edges}
+    sizes = {"num_batches": purchase.num_batches, "disk_bytes": purchase.disk_bytes}
+    known = {"batch": batch, "step_seconds": purchase.step_seconds, **sizes}
+    return known | {"rates": rates, "epochs": list(map(asdict, estimates))}
+
+
+def print_purchase(purchase, estimates: list) -> None:
+    """A row for each size of the caches, on each number of machines, and where the rates come from."""
+    tiers = ("local", "recent", "peer", "host", "remote")
+    columns = ["machines", "ratio", *(f"{tier} %" for tier in tiers), "host B", "GPU B", "host memory"]
+    columns += ["floor s", "limit", "epoch s", ""]
+    table = TextTable("Epochs, predicted", columns)
+    for plan in estimates:
+        sizes = plan.tier_bytes["host"] + plan.tier_bytes["remote"], plan.gpu_bytes, plan.host_bytes
+        shares = [f"{100 * plan.rows[tier]:.1f}" for tier in tiers]
+        times = [_seconds(plan.floor_seconds), plan.limit, _seconds(plan.seconds)]
+        label = "will not fit" if plan.wrong else "measured rates" if plan.is_measured else "computed"
+        table.rows.append([str(plan.machines), f"{plan.ratio:g}", *shares, *map(format_bytes, sizes), *times, label])
+    table.note = (
+        "ratio: cache of each GPU as a share of all raw feature bytes; local to remote: where rows of a batch come"
+    )
+    table.note += " from (recent: earlier batches)\nhost B: read from host memory in an epoch, by the GPUs of a machine"
+    table.note += "; GPU B: memory of a GPU; floor: the least time, and what needs it"
+    table.note += "\ncomputed: no epoch on so many GPUs or machines was measured"
+    print_tables(table)
+    batch, spec = purchase.batch, purchase.spec
+    print(
+        f"an epoch: {purchase.num_seeds:,} nodes that train (--train-ratio, --train-nodes) in {purchase.num_batches:,}"
+        f" batches of {sum(batch.nodes):,.0f} nodes and {sum(batch.edges):,.0f} edges; {purchase.num_gpus} x {spec.gpu}"
+        f" a machine; a step {1e3 * purchase.step_seconds:.2f} ms"
+    )
+    print(f"disk: {format_bytes(purchase.disk_bytes)} for the data set")
+    sources = dict.fromkeys(rate.source for rate in purchase.rates.all().values())
+    print("rates: " + "; ".join(sources))
+    for problem in dict.fromkeys(problem for plan in estimates for problem in plan.wrong):
+        print(f"will not fit: {problem}")
 
 
 def _seconds(seconds: float) -> str:

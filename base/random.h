@@ -32,15 +32,21 @@ COHORT_HOST_DEVICE constexpr uint64_t multiply_high_64(uint64_t a, uint64_t b) {
   return a_high * b_high + (middle1 >> 32) + (middle2 >> 32);
 }
 
-// Ten rounds of Philox4x32: four random words for a counter under a key.
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxMultiplier0 = 0xD2511F53u, kPhiloxMultiplier1 = 0xCD9E8D57u;
+
+COHORT_HOST_DEVICE constexpr PhiloxKey key_of_next_round(PhiloxKey key) {
+  return {{key.word[0] + 0x9E3779B9u, key.word[1] + 0xBB67AE85u}};
+}
+
+// Philox4x32: four random words for a counter under a key.
 COHORT_HOST_DEVICE constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
-  constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
-  constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
-  for (int round = 0; round < 10; ++round) {
+  constexpr uint32_t kMultiplier0 = kPhiloxMultiplier0, kMultiplier1 = kPhiloxMultiplier1;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint32_t high0 = multiply_high_32(kMultiplier0, counter.word[0]), low0 = kMultiplier0 * counter.word[0];
     const uint32_t high1 = multiply_high_32(kMultiplier1, counter.word[2]), low1 = kMultiplier1 * counter.word[2];
     counter = {{high1 ^ counter.word[1] ^ key.word[0], low1, high0 ^ counter.word[3] ^ key.word[1], low0}};
-    key = {{key.word[0] + kWeyl0, key.word[1] + kWeyl1}};
+    key = key_of_next_round(key);
   }
   return counter;
 }

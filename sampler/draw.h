@@ -71,15 +71,17 @@ struct NodeNumbers {
 
   // again: how many times the node stands directly before, in the same list.
   COHORT_HOST_DEVICE constexpr uint64_t of(int64_t node, int hop, int64_t again) const {
+    return base::random_64(key, static_cast<uint64_t>(node), which(node, hop, again));
+  }
+  // The number is random_64(key, node, this).
+  COHORT_HOST_DEVICE constexpr uint64_t which(int64_t node, int hop, int64_t again) const {
     constexpr uint64_t kStream = uint64_t{1} << 62;  // apart from other draws
     constexpr int64_t kMostAgain = 0xFFFF;
     constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ull;
-    const auto id = static_cast<uint64_t>(node);
-    const uint64_t turn = base::multiply_high_64(id * kSpread, dependency);  // [0, dependency)
-    const uint64_t period = (step + turn) / dependency;
+    const uint64_t turn = base::multiply_high_64(static_cast<uint64_t>(node) * kSpread, dependency);  // < dependency
+    const uint64_t period = step / dependency + (step % dependency + turn >= dependency ? 1 : 0);
     const auto times = static_cast<uint64_t>(again < kMostAgain ? again : kMostAgain);
-    const uint64_t which = kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | period;
-    return base::random_64(key, id, which);
+    return kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | period;
   }
 };
 

@@ -20,6 +20,7 @@
 #include "sampler/draw_weights.h"
 #include "sampler/host_batch.h"
 #include "sampler/host_fetch.h"
+#include "sampler/layer_draw.h"
 #include "sampler/trees.h"
 
 namespace cohort::sampler {
@@ -212,6 +213,7 @@ class HostBackend final : public Backend {
       for (std::size_t i = first; i < last; ++i) {
         base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
         prefetch_units(weights, lists.indptr, n_id.data(), i, last);
+        if (draw.numbers.dependency > 0) prefetch_list(lists, n_id.data(), i, end);
         draw_of(draw, i, offset_[i - begin], edges);
       }
       look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
@@ -233,6 +235,15 @@ class HostBackend final : public Backend {
     DrawWeightsRef weights;  // none: uniform draws
     std::size_t first;       // target of the hop, as a local id
   };
+
+  // Has the list of a later one of `nodes` begin to come into the cache; its ends are there already.
+  static void prefetch_list(const base::CscRef& lists, const int64_t* nodes, std::size_t i, std::size_t end) {
+    constexpr std::size_t kAhead = base::kPrefetchAhead / 4, kLines = 4, kLineBytes = 64;
+    if (i + kAhead >= end) return;
+    const auto* list =
+        static_cast<const std::byte*>(lists.indices) + lists.indptr[nodes[i + kAhead]] * lists.index_bytes;
+    for (std::size_t line = 0; line < kLines; ++line) __builtin_prefetch(list + line * kLineBytes);
+  }
 
   // What is not drawn from the list of the node with this local id.
   static ExcludedRef excluded_from(const HopDraw& draw, std::size_t local_id) {
@@ -280,7 +291,9 @@ class HostBackend final : public Backend {
       draw_weighted({draw.weights, list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else if (draw.numbers.dependency > 0 && picks < may) {
-      draw_by_numbers(draw, begin, draw.lists.indptr[node + 1], excluded, picks, drawn);
+      thread_local LayerDraw of_thread;
+      const int64_t end = draw.lists.indptr[node + 1];
+      of_thread.draw({draw.lists, draw.first_source, begin, end, excluded, picks}, draw.numbers, draw.hop, drawn);
     } else {
       draw_positions(draw.how, draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
       const ExcludedRef from_row = excluded.from(row - begin);
@@ -288,29 +301,6 @@ class HostBackend final : public Backend {
     }
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks,
                 static_cast<int32_t>(local_id));
-  }
-
-  // Of the list [begin, end), the edges from the nodes with the smallest numbers: int64 [picks].
-  static void draw_by_numbers(const HopDraw& draw, int64_t begin, int64_t end, const ExcludedRef& excluded,
-                              int64_t picks, int64_t* drawn) {
-    struct Numbered {
-      uint64_t number;
-      int64_t edge;
-      auto operator<=>(const Numbered&) const = default;
-    };
-    thread_local std::vector<Numbered> all;
-    all.clear();
-    int64_t before = -1, again = 0;
-    for (int64_t edge = begin; edge < end; ++edge) {
-      const int64_t source = draw.lists.index(edge);
-      again = source == before ? again + 1 : 0;
-      before = source;
-      if (excluded.count > 0 && excluded.has(edge - begin)) continue;
-      all.push_back({draw.numbers.of(draw.first_source + source, draw.hop, again), edge});
-    }
-    std::ranges::nth_element(all, all.begin() + picks - 1);
-    std::ranges::transform(all.begin(), all.begin() + picks, drawn, &Numbered::edge);
-    std::sort(drawn, drawn + picks);
   }
 
   // Puts the sources of edges in their place in drawn_[first, last); `e_id`: where the edges are to be kept, or null.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "base/random_many.h"
+
 namespace cohort::base {
 namespace {
 
@@ -26,6 +30,22 @@ TEST(MultiplyHigh, AgreesWithWideArithmetic) {
     for (uint64_t b : values) {
       EXPECT_EQ(multiply_high_64(a, b), static_cast<uint64_t>((static_cast<__uint128_t>(a) * b) >> 64));
     }
+  }
+}
+
+TEST(RandomMany, IsTheSameOneByOne) {
+  constexpr std::size_t kCount = 5 * kRandomAtOnce;
+  std::vector<uint64_t> a, b, out(kCount), expected;
+  const PhiloxKey key = key_of(0x123456789ABCDEFull);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    a.push_back(random_64(key_of(1), i, 0));
+    b.push_back(random_64(key_of(1), i, 1));
+    expected.push_back(random_64(key, a.back(), b.back()));
+  }
+  for (const RandomMany way : ways_of_random_many()) {
+    out.assign(kCount, 0);
+    way(key, a.data(), b.data(), kCount, out.data());
+    EXPECT_EQ(out, expected);
   }
 }
 

@@ -295,10 +295,15 @@ std::vector<int64_t> by_number(const TestGraph<int32_t>& graph, std::size_t node
 }
 
 TEST(LayerDraw, TakesTheSmallestNumbersOfEachList) {
-  const auto graph = mixed_graph<int32_t>(500, 3);
+  auto graph = mixed_graph<int32_t>(500, 3);
+  for (const int64_t times : {1, 3, 700}) {  // that each neighbour stands there
+    std::vector<int64_t> neighbours(700);
+    for (std::size_t i = 0; i < neighbours.size(); ++i) neighbours[i] = static_cast<int64_t>(i) / times % 500;
+    graph.add_node(neighbours);
+  }
   const auto backend = make_host_backend(graph.view(), {});
-  std::vector<int64_t> seeds(300);
-  std::iota(seeds.begin(), seeds.end(), int64_t{60});
+  std::vector<int64_t> seeds(303);
+  std::iota(seeds.begin(), seeds.end(), int64_t{200});
   for (const int32_t fanout : {0, 1, 5, 40, -1}) {
     for (const bool excludes : {false, true}) {
       const std::vector<int32_t> hops = {fanout};

@@ -37,7 +37,7 @@ def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-CACHED = ["--epochs", 2, "--cache-ratio", 0.2]
+CACHED = ["--epochs", 2, "--cache-ratio", 0.2, "--sampling", "labor", "--batch-dependency", 4]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from cohort_gnn.base.errors import CohortError
 
 TWO = ["--ranks", "2"]
 PARTS = [*TWO, "--cliques", "none", "--partition", "--cache-ratio", "0.2"]
+LAYERS = ["--sampling", "labor", "--batch-dependency", "4"]
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -34,7 +35,7 @@ STOPS += [[number] * 2 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TEST
 
 
 # One rank is also stopped by test_a_terminal_tells_all_processes_and_the_launcher_decides.
-@pytest.mark.parametrize("more", [PARTS, *[[], TWO] * ALL_TESTS], ids=["parts", *["one", "two"] * ALL_TESTS])
+@pytest.mark.parametrize("more", [[*PARTS, *LAYERS], *[[], TWO, PARTS] * ALL_TESTS], ids=" ".join)
 @pytest.mark.parametrize("numbers", STOPS, ids=lambda numbers: "-".join(number.name for number in numbers))
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, numbers, more, tmp_path):
     run, out = launch.train(*more), tmp_path / "run"

@@ -50,9 +50,9 @@ __device__ unsigned lanes_before(int lane) { return (1u << lane) - 1; }
 // About k + 6 sqrt(k) + 12 of `degree` numbers are at most this; nearly always k or more, and no more than kMostKept
 // for a k below 50.
 __device__ uint64_t bound_of(int64_t picks, int64_t degree) {
-  if (degree <= kMostKept) return UINT64_MAX;
+  const auto count = static_cast<uint64_t>(degree);
   const auto likely = static_cast<uint64_t>(picks) + static_cast<uint64_t>(6 * sqrtf(static_cast<float>(picks))) + 12;
-  return UINT64_MAX / static_cast<uint64_t>(degree) * min(likely, static_cast<uint64_t>(degree));
+  return likely < count ? UINT64_MAX / count * likely : UINT64_MAX;
 }
 
 // Keeps the numbers of positions in [begin, end) that are at most `most`, as far as there is room; returns how many
@@ -86,13 +86,15 @@ __device__ int keep(const Edges& edges, const NodeNumbers& numbers, int hop, int
   return count;
 }
 
-// Draws the `picks` smallest of `count` numbers by one warp. for_each(use) calls use(is_one, number, position) with
-// whole warps, by ascending position; is_one: of the numbers, not behind the last.
+// Draws the `picks` smallest of `count` numbers, which are at most `bound`, by one warp. for_each(use) calls
+// use(is_one, number, position) with whole warps, by ascending position; is_one: of the numbers, not behind the last.
 template <typename Edges, typename ForEach>
-__device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, int lane, ForEach for_each) {
+__device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, uint64_t bound, int lane,
+                              ForEach for_each) {
   uint64_t least = 0;                       // of the numbers that are undecided
   int64_t undecided = count, left = picks;  // how many these are, and how many of them are drawn
-  int bits = 64;                            // of them that are not looked at
+  const int all_bits = 64 - __clzll(static_cast<long long>(bound));
+  int bits = all_bits;  // of them that are not looked at
   while (undecided > left && bits > 0) {
     --bits;
     int64_t low = 0;  // that have the next bit 0
@@ -107,7 +109,7 @@ __device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, 
       least |= uint64_t{1} << bits;
     }
   }
-  const uint64_t most = bits == 64 ? UINT64_MAX : least | ((uint64_t{1} << bits) - 1);
+  const uint64_t most = bits == all_bits ? UINT64_MAX : least | ((uint64_t{1} << bits) - 1);
   int64_t put = 0, even = 0;  // edges; of these, undecided ones
   for_each([&](bool is_one, uint64_t number, int64_t position) {
     const bool is_even = is_one && number >= least && number <= most;
@@ -123,7 +125,7 @@ __device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, 
 // The same of what `parts` warps have kept of a list, or, where that are too few or too many, of all numbers.
 template <typename Edges, int kMost>
 __device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int hop, const KeptNumbers<kMost>* kept,
-                             const int* counts, int parts, int64_t picks, int lane) {
+                             const int* counts, int parts, int64_t picks, uint64_t bound, int lane) {
   int count = 0;
   bool fits = true;
   for (int part = 0; part < parts; ++part) {
@@ -132,7 +134,7 @@ __device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int
   }
   if (!fits || count < picks || count > kMostKept) {
     const int64_t degree = edges.list.degree;
-    draw_smallest(edges, degree, picks, lane, [&](auto use) {
+    draw_smallest(edges, degree, picks, UINT64_MAX, lane, [&](auto use) {
       for (int64_t first = 0; first < degree; first += kWarp) {
         const int64_t position = first + lane;
         const bool is_one = position < degree;
@@ -152,7 +154,7 @@ __device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int
     number[i] = is_one ? kept[part].number[at] : 0;
     position[i] = is_one ? kept[part].position[at] : 0;
   }
-  draw_smallest(edges, count, picks, lane, [&](auto use) {
+  draw_smallest(edges, count, picks, bound, lane, [&](auto use) {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       if (i * kWarp < count) use(i * kWarp + lane < count, number[i], position[i]);
@@ -176,9 +178,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks > 0 && list.degree < kLongList) {
-      const int count = keep(edges, numbers, hop, 0, list.degree, bound_of(picks, list.degree), lane, kept);
+      const uint64_t bound = bound_of(picks, list.degree);
+      const int count = keep(edges, numbers, hop, 0, list.degree, bound, lane, kept);
       __syncwarp();
-      draw_of_kept(edges, numbers, hop, &kept, &count, 1, picks, lane);
+      draw_of_kept(edges, numbers, hop, &kept, &count, 1, picks, bound, lane);
       __syncwarp();
     }
   }
@@ -209,10 +212,11 @@ __global__ void __launch_bounds__(kLongThreads)
         if (picks == 0 || picks == list.degree) continue;
         const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
         const int64_t begin = list.degree * warp / kLongWarps, end = list.degree * (warp + 1) / kLongWarps;
-        const int count = keep(edges, numbers, hop, begin, end, bound_of(picks, list.degree), lane, kept[warp]);
+        const uint64_t bound = bound_of(picks, list.degree);
+        const int count = keep(edges, numbers, hop, begin, end, bound, lane, kept[warp]);
         if (lane == 0) counts[warp] = count;
         __syncthreads();
-        if (warp == of) draw_of_kept(edges, numbers, hop, kept, counts, kLongWarps, picks, lane);
+        if (warp == of) draw_of_kept(edges, numbers, hop, kept, counts, kLongWarps, picks, bound, lane);
         __syncthreads();
       }
     }

@@ -14,6 +14,7 @@ from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import parse_number
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
+from cohort_gnn.dataset.tasks import tasks_of
 from cohort_gnn.spec.graph import NO_TIME
 
 
@@ -52,7 +53,10 @@ def summary(data: StoredGraph) -> str:
     count = len(data.edge_types)
     types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
     contents = types if len(data.node_types) + count > 2 else features or "no features"
-    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {contents}, {aims(data)}"
+    tasks = tasks_of(data.path)
+    learned = [aims(data)] if data.num_classes or not tasks else []
+    learned += [f"task{'s' * (len(tasks) > 1)} {', '.join(tasks)}"] if tasks else []
+    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {contents}, {', '.join(learned)}"
 
 
 def aims(data: StoredGraph) -> str:

@@ -106,6 +106,9 @@ class Task:
         metric: a name of spec/metrics.py by which models are compared, or None.
         time_unit: "days", "s", "ms", "us" or "ns" since 1970-01-01 UTC; None: other integers, or no times.
         id_column, time_column, label_column: in the source; None where it had none.
+        time_form: what the source's column of times has: "clocks" that show time_zone, without a zone of their own,
+            "instants", which it shows in time_zone, or "dates" of time_zone; None: as clocks of UTC.
+        time_zone: of these; None: UTC.
         splits: "train", "val" and "test"; of no rows where the source had none.
         overlapping_times: validation and test need not be later than training.
         rows_until: what is later is not seen, whatever the time of a row; None: the row's time alone counts.
@@ -124,6 +127,8 @@ class Task:
     id_column: str | None = None
     time_column: str | None = None
     label_column: str | None = None
+    time_form: Literal["clocks", "instants", "dates"] | None = None
+    time_zone: str | None = None
     overlapping_times: bool = False
     rows_until: int | None = None
 
@@ -144,6 +149,8 @@ class _File(msgspec.Struct, kw_only=True, omit_defaults=True):
     id_column: str | None = None
     time_column: str | None = None
     label_column: str | None = None
+    time_form: Literal["clocks", "instants", "dates"] | None = None
+    time_zone: str | None = None
     overlapping_times: bool = False
     rows_until: int | None = None
 

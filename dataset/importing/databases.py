@@ -39,6 +39,7 @@ class TableKeys:
         keys: foreign keys, as in graph.yaml.
         hidden: columns that tasks hide, and which tasks.
         keys_are_open, time_is_open: the source does not say them.
+        times: columns that may be the time, where the source does not say it.
     """
 
     file: str
@@ -48,6 +49,7 @@ class TableKeys:
     hidden: dict[str, str] = field(default_factory=dict)
     keys_are_open: bool = False
     time_is_open: bool = False
+    times: list[str] = field(default_factory=list)
 
     @property
     def key_columns(self) -> list[str]:

@@ -68,6 +68,12 @@ class Values:
             at += 1
         self.unit = UNITS[at]
 
+    def may_be_ids(self) -> bool:
+        """Whether it has integers, and more than a few."""
+        import pyarrow as pa
+
+        return pa.types.is_integer(self.type) and self.rows > FEW
+
     def is_time(self) -> bool:
         """Whether it has timestamps or dates."""
         import pyarrow as pa
@@ -102,7 +108,7 @@ class Values:
             if self.nulls:
                 return None, f"times, {self.nulls:,} of which are missing"
             zone = {"zone": "UTC"} if getattr(type_, "tz", None) else {}
-            return {"column": name, "kind": "time", "parts": PARTS} | zone, ""
+            return {"column": name, "kind": "time", "parts": PARTS} | zone | {"standardize": True}, ""
         if values.is_list(type_):
             one_length = len(self.lengths) == 1 and not self.nulls
             numbers = pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)
@@ -135,6 +141,7 @@ def describe(source: Path) -> str:
     for name, table in database.tables.items():
         if table.keys_are_open:
             _propose_id(name, table, opened[name])
+    _propose_shared_ids(database.tables, opened, columns)
     for name, table in database.tables.items():
         if table.keys_are_open:
             _propose_keys(table, columns[name], database.tables)
@@ -152,7 +159,10 @@ def describe(source: Path) -> str:
     lines += [f"# {note}." for note in database.notes]
     lines.append("nodes:")
     for name, table in database.tables.items():
-        lines += [f"  {_flow(name)}:", *(f"    {line}" for line in _node_type(table, columns[name], unit))]
+        lines += [
+            f"  {_flow(name)}:",
+            *(f"    {line}" for line in _node_type(table, opened[name], columns[name], unit)),
+        ]
     lines += ["tasks:"] if database.tasks else []
     for name, entry in database.tasks.items():
         if "time" in entry:
@@ -198,15 +208,57 @@ def _propose_id(name: str, table: TableKeys, opened: TableFile) -> None:
             return
 
 
+def _propose_shared_ids(
+    others: dict[str, TableKeys], opened: dict[str, TableFile], columns: dict[str, dict[str, Values]]
+) -> None:
+    """Takes a column for the primary key of a table without one if its values come once, and those of a column of this
+    name in another table are mostly among them; of several such tables, the one with the most rows."""
+    without = [name for name, table in others.items() if table.keys_are_open and not table.id]
+    for name in sorted(without, key=lambda name: -max((stats.rows for stats in columns[name].values()), default=0)):
+        for number, title in enumerate(opened[name].titles):
+            readers = [table for other, table in opened.items() if other != name and title in table.titles]
+            is_taken = any(table.id == [title] for table in others.values())
+            if readers and not is_taken and _is_key(opened[name], number):
+                ids = _values_of(opened[name], number)
+                if any(_are_mostly_among(_values_of(table, table.titles.index(title)), ids) for table in readers):
+                    others[name].id = [title]
+                    break
+
+
+def _values_of(table: TableFile, column: int) -> pa.Array:
+    """The different values of a column."""
+    import pyarrow as pa
+
+    parts = [values.plain(array).unique() for (array,), _ in table.pieces([column], "features", READ_AT_ONCE)]
+    return pa.chunked_array(parts).unique() if parts else pa.array([])
+
+
+def _are_mostly_among(keys: pa.Array, ids: pa.Array) -> bool:
+    """Whether more than half of some values are ids; those of another type are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = keys.drop_null()
+    try:
+        keys = keys.cast(ids.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return 2 * (pc.sum(pc.is_in(keys, ids)).as_py() or 0) > len(keys)
+
+
 def _is_key(table: TableFile, column: int) -> bool:
     """Whether a column has integers or texts, none of which is missing or comes twice."""
     import pyarrow as pa
 
-    arrays_ = [values.plain(array) for (array,), _ in table.pieces([column], "features", READ_AT_ONCE)]
-    if not arrays_ or not (pa.types.is_integer(arrays_[0].type) or values.is_text(arrays_[0].type)):
-        return False
-    column_values = pa.chunked_array([chunk for array in arrays_ for chunk in getattr(array, "chunks", [array])])
-    return column_values.null_count == 0 and len(column_values.unique()) == len(column_values)
+    parts: list[Any] = []
+    for (array,), _ in table.pieces([column], "features", READ_AT_ONCE):
+        part = values.plain(array)
+        if not (pa.types.is_integer(part.type) or values.is_text(part.type)) or part.null_count:
+            return False
+        if len(part.unique()) < len(part):
+            return False
+        parts += getattr(part, "chunks", [part])
+    return bool(parts) and len((whole := pa.chunked_array(parts)).unique()) == len(whole)
 
 
 def _propose_keys(table: TableKeys, columns: dict[str, Values], others: dict[str, TableKeys]) -> None:
@@ -224,11 +276,11 @@ def _propose_keys(table: TableKeys, columns: dict[str, Values], others: dict[str
 
 def _propose_time(table: TableKeys, columns: dict[str, Values]) -> None:
     """Takes the only column of timestamps or dates for the time."""
-    times = [name for name, stats in columns.items() if stats.is_time() and name not in table.id]
-    table.time = times[0] if len(times) == 1 else None
+    table.times = [name for name, stats in columns.items() if stats.is_time() and name not in table.id]
+    table.time = table.times[0] if len(table.times) == 1 else None
 
 
-def _node_type(table: TableKeys, columns: dict[str, Values], unit: str) -> Iterator[str]:
+def _node_type(table: TableKeys, opened: TableFile, columns: dict[str, Values], unit: str) -> Iterator[str]:
     """The lines of a node type."""
     by_name = "  # by their names: check them" if table.keys_are_open else ""
     yield f"file: {_flow(table.file)}"
@@ -241,6 +293,8 @@ def _node_type(table: TableKeys, columns: dict[str, Values], unit: str) -> Itera
         yield from (f"  - {_flow(key)}" for key in table.keys)
     if table.time:
         yield from _time(table.time, columns[table.time], unit)
+    elif table.times:
+        yield f"# no time: one of {', '.join(table.times)} may be it; without one, rows are always there"
     keys = [
         name for key in table.keys for name in ([key["column"]] if isinstance(key["column"], str) else key["column"])
     ]
@@ -249,6 +303,8 @@ def _node_type(table: TableKeys, columns: dict[str, Values], unit: str) -> Itera
         if name in (*table.id, *keys, table.time):
             continue
         entry, reason = stats.feature(name)
+        if table.keys_are_open and stats.may_be_ids() and _is_key(opened, opened.titles.index(name)):
+            entry, reason = None, "integers, each of which comes once"
         if name in table.hidden:
             entry, reason = None, f"hidden from tasks: {table.hidden[name]}"
         if entry is None:

@@ -11,6 +11,7 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.tasks import SPLITS
 
 EDGES_AT_ONCE = 1 << 22
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
@@ -48,9 +49,16 @@ def _labels_and_splits_told(graph: Graph, data: Any, options: ConvertOptions, la
     origin = "by time" if graph.split_times and not graph.splits else origin
     if not graph.labels:
         origin = "no labels"
-    sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))
-    lines.append(f"splits: {', '.join(f'{name} {size:,}' for name, size in sizes)} ({origin})")
+    sizes = {name: len(getattr(data, f"{name}_ids")) for name in SPLITS}
+    if graph.labels or not graph.tasks:
+        lines.append(f"splits: {_counts(sizes)} ({origin})")
+    for name, read in graph.tasks.items():
+        lines.append(f"task {name}: {_counts({split: rows.num_rows for split, rows in read().splits.items()})}")
     return lines
+
+
+def _counts(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size:,}" for name, size in sizes.items())
 
 
 def _unreached_told(data: Any) -> list[str]:

@@ -35,7 +35,7 @@ class NodeIds:
     def __init__(self, type_: str, table: TableFile, columns: Sequence[int]):
         import pyarrow as pa
 
-        self.type, self.place, self.table, self.columns = type_, table.place(columns[0]), table, columns
+        self.type, self.place, self.table, self.columns = type_, _place_of(table, columns), table, columns
         parts = [chunk for ids, _ in key_blocks(table, columns, MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
@@ -58,7 +58,7 @@ class NodeIds:
         if distinct < len(ids):
             values, counts = ids.value_counts().flatten()
             again = pc.index(pc.greater(counts, 1), True).as_py()
-            raise CohortError(self.place, "an id named once", f"{values[again]} in {counts[again]} rows")
+            raise CohortError(self.place, "an id named once", f"{_shown(values[again])} in {counts[again]} rows")
 
     def blocks(self) -> Iterator[pa.Array]:
         """The ids in the order of the nodes, some at a time: int64 or large_string."""
@@ -72,7 +72,7 @@ class NodeIds:
         """int64 [rows]: the nodes whose ids are in columns, each of which is known."""
         parts: list[np.ndarray] = []
         for ids, _ in key_blocks(table, columns, MIN_BLOCK):
-            parts.append(self.nodes_of_rows(table.place(columns[0]), ids, sum(map(len, parts))))
+            parts.append(self.nodes_of_rows(_place_of(table, columns), ids, sum(map(len, parts))))
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def nodes_of_rows(self, place: str, ids: pa.ChunkedArray, first: int) -> np.ndarray:
@@ -100,7 +100,7 @@ class NodeIds:
         if len(bad) and not skip_unknown:
             expected = f"an id of type {self.type} ({self.place})"
             hint = "unknown_ids: skip leaves such edges out" if what == "edge" else "leave such rows out"
-            raise CohortError(f"{place} of {what} {first + bad[0]}", expected, str(ids[int(bad[0])]), hint)
+            raise CohortError(f"{place} of {what} {first + bad[0]}", expected, _shown(ids[int(bad[0])]), hint)
         return nodes
 
 
@@ -117,6 +117,18 @@ def key_blocks(
         if nulls:
             arrays = [_or_null(table, column, array) for column, array in zip(columns, arrays, strict=True)]
         yield arrays[0] if len(arrays) == 1 else _joined(table, columns, arrays), fraction
+
+
+def _place_of(table: TableFile, columns: Sequence[int]) -> str:
+    """What messages call the columns of a key."""
+    if len(columns) == 1:
+        return table.place(columns[0])
+    return f"{table.path}: columns {', '.join(table.titles[column] for column in columns)}"
+
+
+def _shown(id_: object) -> str:
+    """An id in a message; the parts of one of several columns with commas between them."""
+    return str(id_).replace(SEPARATOR, ", ")
 
 
 def _or_null(table: TableFile, column: int, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
@@ -164,7 +176,7 @@ class RowEdges:
 
     def chunks(self, block_bytes: int) -> Iterator[EdgeChunk]:
         """The edges, some at a time."""
-        place = f"{self._table.path}: {', '.join(self._table.titles[column] for column in self._columns)}"
+        place = _place_of(self._table, self._columns)
         self._nulls = self._unknown = self._rows = 0
         for keys, fraction in key_blocks(self._table, self._columns, block_bytes, nulls="nulls" in self._skip):
             there = np.asarray(keys.is_valid())
@@ -181,7 +193,9 @@ class RowEdges:
             if len(unknown) and "unknown_ids" not in self._skip:
                 expected = f"an id of type {self._ids.type} ({self._ids.place})"
                 hint = f"{SKIP_HINT}: unknown_ids: skip"
-                raise CohortError(f"{place} of row {sources[unknown[0]]}", expected, str(keys[int(unknown[0])]), hint)
+                raise CohortError(
+                    f"{place} of row {sources[unknown[0]]}", expected, _shown(keys[int(unknown[0])]), hint
+                )
             self._unknown += len(unknown)
             yield np.delete(sources, unknown), np.delete(targets, unknown), fraction
 

@@ -57,6 +57,8 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
         "overlapping_times": entry.overlapping_times == "allow",
         "rows_until": _moment(f"{place}.rows_until", entry.rows_until, clock),
     }
+    if clock is not None:
+        described |= _form_of_times(opened.get("test", opened["train"]), str(entry.time), clock)
     rows = {
         split: (_ids(table, id_columns, ids[entry.nodes]), _times(table, entry.time, clock))
         for split, table in opened.items()
@@ -123,6 +125,21 @@ def _times(table: TableFile, column: str | None, clock: Clock | None) -> np.ndar
     times = Weights.from_table(table, table.choose([column])[0], True, clock)
     parts = [times.converted(part) for part in times.chunks(READ_AT_ONCE)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _form_of_times(table: TableFile, column: str, clock: Clock) -> dict[str, str]:
+    """How the column has its times, for predictions to have them in the same form: members of Task."""
+    import pyarrow as pa
+
+    for (array,), _ in table.pieces(table.choose([column]), "texts", READ_AT_ONCE):
+        type_, zone = values.plain(array).type, clock.zone
+        if pa.types.is_timestamp(type_) and type_.tz is not None:
+            return {"time_form": "instants", "time_zone": type_.tz}
+        form = (
+            "dates" if pa.types.is_date(type_) else "instants" if values.is_text(type_) and zone is None else "clocks"
+        )
+        return {"time_form": form, "time_zone": zone or "UTC"}
+    return {}
 
 
 def _labels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -140,7 +141,11 @@ def as_integers(
                 raise _no_zone(place, zone) from error
             expected = f"times that the clocks of {zone} show once"
             hint = "write the column with its zone, as instants: TIMESTAMP WITH TIME ZONE in SQL, tz_localize in pandas"
-            raise CohortError(place, expected, "one that they show twice, or never", hint) from error
+            wrong = re.search(r"': (\S+ [\d:]+)\S* is", str(error))
+            often = "twice" if "ambiguous" in str(error) else "never"
+            raise CohortError(
+                place, expected, f"{wrong[1] if wrong else 'one'}, which they show {often}", hint
+            ) from error
     numbers = stamps.cast(pa.timestamp(stamps.type.unit)).cast(pa.int64()).to_numpy()
     per_second = PER_SECOND[stamps.type.unit]
     if unit == "days" or PER_SECOND[unit] <= per_second:

@@ -187,7 +187,11 @@ def test_what_is_left_out_is_said(shop):
 @pytest.mark.parametrize(
     ("type_", "change", "said"),
     [
-        ("note", {"keys": [{"column": ["order", "line"], "to": "line"}]}, "of row 50: expected an id of type line"),
+        (
+            "note",
+            {"keys": [{"column": ["order", "line"], "to": "line"}]},
+            "columns order, line of row 50: expected an id of type",
+        ),
         (
             "customer",
             {"keys": [{"column": "brought by", "to": "customer", "nulls": "refuse"}]},

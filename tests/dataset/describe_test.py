@@ -94,7 +94,13 @@ VALUES = {
     "gone": (pa.array([1, None, 3], pa.timestamp("s")), "gone (times, 1 of which are missing)"),
     "due": (
         pa.array([1, 2, 3], pa.timestamp("ms", "UTC")),
-        {"column": "due", "kind": "time", "parts": ["year", "month", "day", "weekday", "hour"], "zone": "UTC"},
+        {
+            "column": "due",
+            "kind": "time",
+            "parts": ["year", "month", "day", "weekday", "hour"],
+            "zone": "UTC",
+            "standardize": True,
+        },
     ),
 }
 
@@ -119,6 +125,23 @@ def test_columns_are_proposed_by_their_values_and_read(tmp_path):
     assert open_dataset(tmp_path / "out").node_types["things"].feature_dim == 1 + 3 * 2 + 3 + 2 + 5
     printed = cohort("dataset", "describe", tmp_path)
     assert printed.returncode == 0 and printed.stdout == text
+
+
+def test_ids_are_no_features_whatever_they_are_called(tmp_path):
+    """A column that comes once in one table and whose values another table has under its name is a key."""
+    number, moments = np.arange(100) * 7, pa.array(np.arange(100), pa.timestamp("s"))
+    people = {"person_no": number, "badge": number + 3, "name": [f"n{i}" for i in number], "born": moments}
+    pq.write_table(pa.table(people | {"since": moments}), tmp_path / "people.parquet")
+    visits = {"person_no": number[RNG.integers(100, size=300)], "name": ["x", "y", "z"] * 100, "cost": [1, 2, 3] * 100}
+    pq.write_table(pa.table(visits), tmp_path / "visits.parquet")
+    text = describe(tmp_path)
+    proposed = msgspec.yaml.decode(text)["nodes"]
+    assert proposed["people"]["id"] == "person_no" and "time" not in proposed["people"]
+    assert proposed["visits"]["keys"] == [{"column": "person_no", "to": "people"}]
+    features = {name: [entry["column"] for entry in table["features"]] for name, table in proposed.items()}
+    assert features == {"people": ["born", "since"], "visits": ["name", "cost"]}
+    assert "# no feature: badge (integers, each of which comes once)" in text
+    assert "# no time: one of born, since may be it; without one, rows are always there" in text
 
 
 def test_folders_without_tables_are_refused(tmp_path):

@@ -130,9 +130,12 @@ def test_tasks_are_read_from_tables(shop, tmp_path, task, kind):
         assert (opened.kind, opened.target_type, opened.targets, opened.num_classes) == ("link", "item", None, 0)
 
 
-def test_a_data_set_with_tasks_needs_no_labels(shop):
-    data = open_dataset(shop)
+def test_a_data_set_with_tasks_needs_no_labels(shop, tmp_path):
+    data, notes = open_dataset(shop), []
     assert (data.target, data.num_classes, len(data.train_ids)) == ("user", 0, 0)
+    again = {"churn": (keys_of("churn"), splits_of("churn"))}
+    import_graph(write_yaml(tmp_path, again), tmp_path / "out", note=notes.append)
+    assert "task churn: train 2, val 2, test 2" in notes and not any("splits" in note for note in notes)
     assert tasks_of(shop) == sorted(TASKS) and tasks_of(shop / "tasks") == []
     found = cohort("dataset", "info", shop)
     assert "churn (classification of user: 2, 2, 2); next (user to item: 3, 3, 3)" in found.stdout

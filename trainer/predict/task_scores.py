@@ -60,7 +60,7 @@ def write_task_targets(path: Path, data: StoredGraph, task: Task, first_row: np.
 def _columns_of_rows(data: StoredGraph, task: Task, nodes: np.ndarray, times: np.ndarray | None) -> dict[str, Any]:
     columns: dict[str, Any] = {task.id_column or "id": _named_nodes(data, task.node_type).named(np.asarray(nodes))}
     if times is not None:
-        columns[task.time_column or "time"] = _times(np.asarray(times), task.time_unit)
+        columns[task.time_column or "time"] = _times(np.asarray(times), task)
     return columns
 
 
@@ -68,12 +68,18 @@ def _named_nodes(data: StoredGraph, node_type: str) -> NamedNodes:
     return NamedNodes(original_ids(data.path, node_type), None, data.node_types[node_type].num_nodes)
 
 
-def _times(times: np.ndarray, unit: str | None) -> Any:
-    """Timestamps of UTC without a zone; integers where the unit is not known."""
+def _times(times: np.ndarray, task: Task) -> Any:
+    """Timestamps or dates in the form of the source's column; integers where the unit is not known."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    unit = task.time_unit
     if unit is None:
         return pa.array(times)
     if unit == "days":
         times, unit = times * DAY, "s"
-    return pa.array(times, pa.timestamp(unit))
+    instants = pa.array(times, pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, task.time_zone or "UTC"))
+    if task.time_form == "instants":
+        return instants
+    clocks = pc.local_timestamp(instants)
+    return clocks.cast(pa.date32()) if task.time_form == "dates" else clocks

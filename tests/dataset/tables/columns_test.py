@@ -308,7 +308,7 @@ WRONG_TIMES = {
     "odd unit": ({"time": "at", "time_unit": "hours"}, "one of the units"),
     "zone alone": ({"time": "at", "time_zone": "UTC"}, "the unit of the times"),
     "unit alone": ({"time_unit": "s"}, "times of edges"),
-    "twice": ({"time": "autumn", "time_unit": "s", "time_zone": "Europe/Berlin"}, "clocks of Europe/Berlin show once"),
+    "twice": ({"time": "autumn", "time_unit": "s", "time_zone": "Europe/Berlin"}, "which they show twice"),
     "zone of instants": ({"time": "instants", "time_unit": "s", "time_zone": "UTC"}, "timestamps without a zone"),
 }
 

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.special
 from processes import cohort as run_cohort
 from processes import ran
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import from_tables, import_graph
+from cohort_gnn.dataset import from_tables, import_graph, open_task
+from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
-from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers
+from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers, targets_of
 from cohort_gnn.trainer.predict.score_tables import (
     NamedNodes,
     columns_of_scores,
@@ -26,8 +29,17 @@ from cohort_gnn.trainer.predict.score_tables import (
     wanted_nodes,
     write_table,
 )
+from cohort_gnn.trainer.predict.task_scores import write_task_scores
 
 V = 90
+DAYS = pd.date_range("2024-03-29", periods=6, freq="D")  # clocks are put forward in between
+TIMES = {  # of a task's rows, and the zone that the description names
+    "clocks": (DAYS + pd.Timedelta(hours=9), "Europe/Berlin"),
+    "clocks of UTC": (DAYS, "UTC"),
+    "instants": (DAYS.tz_localize("Asia/Tokyo"), None),
+    "dates": (DAYS.date, None),
+    "dates of a zone": (DAYS.date, "Europe/Berlin"),
+}
 IDS = np.array([f"u{i * 37 % V:02d}" for i in range(V)])
 FEATURES = [{"column": "income", "nulls": "mean"}, {"column": "country", "kind": "category"}]
 
@@ -185,3 +197,20 @@ def test_files_of_ids_are_checked(tmp_path, lines, message):
 def test_a_threshold_needs_two_classes_and_a_table(trained, tmp_path):
     problem = run_cohort("predict", trained[1], trained[0], "--out", tmp_path / "s.npy", "--threshold", 0.3)
     assert problem.returncode != 0 and "--out NAME.parquet" in problem.stderr
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_predictions_have_times_as_the_task_has_them(tmp_path, case):
+    """Joined by time, they meet the rows of the source."""
+    times, zone = TIMES[case]
+    rows = [pd.DataFrame({"id": [1, 0], "at": times[2 * i : 2 * i + 2], "label": [0, 1]}) for i in range(3)]
+    keys = {"nodes": "user", "id": "id", "time": "at", "time_unit": "s", "time_zone": zone, "label": "label"}
+    users = {"user": {"id": "id", "table": pd.DataFrame({"id": [0, 1]}), "features": "ones"}}
+    edges = {("user", "of", "user"): {"source": "a", "target": "b", "table": pd.DataFrame({"a": [0], "b": [1]})}}
+    splits = dict(zip(("train", "val", "test"), rows, strict=True))
+    data = open_dataset(from_tables(tmp_path / "set", nodes=users, edges=edges, tasks={"t": keys | splits}))
+    task, targets = open_task(data.path, "t"), targets_of("classification")
+    write_task_scores(tmp_path / "out.parquet", data, task, "test", np.zeros((2, 2), np.float32), targets)
+    found, source = pq.read_table(tmp_path / "out.parquet")["at"], pa.Table.from_pandas(rows[2])["at"]
+    assert found.type.equals(source.type) or found.type.tz == source.type.tz
+    assert found.to_pylist() == source.to_pylist()

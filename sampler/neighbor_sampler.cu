@@ -30,11 +30,6 @@ auto draw_layer_kernel_of(bool edge_ids, bool excludes) {
   return edge_ids ? draw_layer_kernel<true, false> : draw_layer_kernel<false, false>;
 }
 
-auto draw_long_lists_kernel_of(bool edge_ids, bool excludes) {
-  if (excludes) return edge_ids ? draw_long_lists_kernel<true, true> : draw_long_lists_kernel<false, true>;
-  return edge_ids ? draw_long_lists_kernel<true, false> : draw_long_lists_kernel<false, false>;
-}
-
 // How many of the seeds are of each type: int64 [num_types]. Seeds of one type come to stand together, in their order.
 std::vector<int64_t> sort_by_type(std::span<const int64_t> first_of_type, std::span<int64_t> seeds) {
   std::vector<int64_t> counts;
@@ -308,13 +303,8 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
                                                  key);
     } else if (agrees_) {
-      const bool excludes = arrays.exclusions.starts != nullptr;
-      const NodeNumbers& numbers = query.spec.numbers;
-      const auto kernel = draw_layer_kernel_of(query.edge_ids, excludes);
-      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, numbers, hop.number);
-      const auto long_lists = draw_long_lists_kernel_of(query.edge_ids, excludes);
-      const int few = std::clamp(max_blocks_ * kBlockThreads / kLongThreads, 1, grid);
-      long_lists<<<few, kLongThreads, 0, stream>>>(graph, arrays, lists, numbers, hop.number);
+      const auto kernel = draw_layer_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, query.spec.numbers, hop.number);
     } else {
       const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);

@@ -134,7 +134,7 @@ def main() -> None:
     """Prints a line an epoch, and the mean."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_dataset(parser)
-    names = {each.name for each in options_of(SamplerSpec)} | {"hidden"}
+    names = {each.name for each in options_of(SamplerSpec) if not each.for_draws} | {"hidden"}  # draws are uniform
     add_options(parser, RunSpec, names, use_edge_weights=None, partition=None)
     text = "the first is not counted (default 10)"
     parser.add_argument("--epochs", dest="num_epochs", type=kind(Positive), default=10, help=text)

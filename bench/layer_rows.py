@@ -1,0 +1,99 @@
+"""How many feature rows does an epoch need from host memory, by the way that neighbours are drawn? An exact count.
+
+    python bench/layer_rows.py DIR [--fanout 25,10] [--batch-size 8192] [--methods neighbor,labor,labor:4]
+
+Draws two epochs on the CPU for each method: `neighbor`, `labor`, or `labor:K` with --batch-dependency K. The first says
+which rows are read most; of the second, these are counted, in millions:
+
+- all: the nodes of each batch, summed.
+- cached: of these, without those in a cache of --cache-ratio of all rows, the ones that the first epoch read most.
+- a pool of P: of these, without those that are in a pool with room for P of all rows, which has the ones read last.
+
+--communities FILE.npy: int [nodes], the community of each. Each method is counted once more with seeds in the order of
+communities, which come in another random order each epoch, as the seeds of each do.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import cohort_gnn as cohort
+from cohort_gnn.base.tables import TextTable, print_tables
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", type=Path, metavar="DIR")
+    parser.add_argument("--fanout", default="25,10")
+    parser.add_argument("--batch-size", type=int, default=8192)
+    parser.add_argument("--methods", default="neighbor,labor,labor:4,labor:16,labor:64,labor:256")
+    parser.add_argument("--cache-ratio", type=float, default=0.01)
+    parser.add_argument("--pools", default="0.1,0.5")
+    parser.add_argument("--communities", type=Path, metavar="FILE.npy")
+    args = parser.parse_args()
+    pools = list(map(float, args.pools.split(",")))
+    communities = None if args.communities is None else np.load(args.communities)
+    titles = ["method", "seeds", "batches", "nodes a batch", "not in the last", "all, M", "cached, M"]
+    table = TextTable("Rows of an epoch", titles + [f"a pool of {pool:g}, M" for pool in pools])
+    for method in args.methods.split(","):
+        for order in [None] if communities is None else [None, communities]:
+            found = counted(args, method, order, pools)
+            sizes = [f"{found['nodes'] / found['batches']:,.0f}", f"{found['new'] / found['batches']:,.0f}"]
+            sums = [f"{found[name] / 1e6:.2f}" for name in ("nodes", "cached", *pools)]
+            place = "shuffled" if order is None else "by community"
+            table.rows.append([method, place, str(found["batches"]), *sizes, *sums])
+    print_tables(table)
+
+
+def counted(args: argparse.Namespace, method: str, communities: np.ndarray | None, pools: list[float]) -> dict:
+    """Sums over the second epoch."""
+    sampling, _, dependency = method.partition(":")
+    data = cohort.dataset.open(args.dataset)
+    seeds, random = np.asarray(data.train_ids), np.random.default_rng(1)
+    how = {"batch_size": args.batch_size, "shuffle": communities is None, "device": "cpu", "sampling": sampling}
+    how["batch_dependency"] = int(dependency or 1)
+    fanout = list(map(int, args.fanout.split(",")))
+    last_read = np.full(data.num_nodes, -1)  # the number of the read, of all that the epochs make
+    reads, num_reads = np.zeros(data.num_nodes, np.int32), 0
+    found: dict = dict.fromkeys(["batches", "nodes", "new", "cached", *pools], 0)
+    with cohort.NeighborLoader(data, fanout, seeds, edge_attr=False, **how) as loader:
+        for epoch in range(2):
+            in_cache, last_batch = np.zeros(data.num_nodes, bool), 0
+            in_cache[np.argsort(-reads, kind="stable")[: round(args.cache_ratio * data.num_nodes)]] = True
+            for batch in in_order(loader, seeds, communities, random):
+                nodes = batch.n_id.numpy()
+                if epoch:
+                    rows = count_rows(nodes, last_read, in_cache, last_batch, pools)
+                    found = {name: count + rows[name] for name, count in found.items()}
+                last_batch, num_reads = num_reads, num_reads + len(nodes)
+                last_read[nodes] = np.arange(last_batch, num_reads)
+                reads[nodes] += 1
+    return found
+
+
+def count_rows(
+    nodes: np.ndarray, last_read: np.ndarray, in_cache: np.ndarray, last_batch: int, pools: list[float]
+) -> dict:
+    """Of a batch, as in the table. last_batch: the number of the first read of the batch before."""
+    not_cached, of_others = nodes[~in_cache[nodes]], np.where(in_cache, -1, last_read)
+    rows = {"batches": 1, "nodes": len(nodes), "cached": len(not_cached)}
+    rows["new"] = int(np.count_nonzero(last_read[nodes] < last_batch))
+    for pool in pools:
+        first = len(last_read) - round(pool * len(last_read))
+        oldest = max(0, int(np.partition(of_others, first)[first]))  # that the pool has
+        rows[pool] = int(np.count_nonzero(last_read[not_cached] < oldest))
+    return rows
+
+
+def in_order(loader, seeds: np.ndarray, communities: np.ndarray | None, random: np.random.Generator):
+    """The batches of an epoch."""
+    if communities is None:
+        return loader
+    turn = random.permutation(int(communities.max()) + 1)
+    mixed = random.permutation(seeds)
+    return loader.with_nodes(mixed[np.argsort(turn[communities[mixed]], kind="stable")])
+
+
+if __name__ == "__main__":
+    main()

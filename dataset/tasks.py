@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -24,6 +26,15 @@ from cohort_gnn.spec.metrics import is_of, names_of
 
 FOLDER, FILE = "tasks", "task.json"
 SPLITS = ("train", "val", "test")
+NS_OF_UNIT = {
+    "days": 86_400 * 10**9,
+    "h": 3600 * 10**9,
+    "min": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 1000,
+    "ns": 1,
+}
 AGAIN = "import the data set again"
 OVERLAP_CURE = "overlapping_times: allow"  # of a graph.yaml
 
@@ -153,6 +164,38 @@ class _File(msgspec.Struct, kw_only=True, omit_defaults=True):
     time_zone: str | None = None
     overlapping_times: bool = False
     rows_until: int | None = None
+
+
+def instant_of(task: Task | None, text: str, place: str) -> int:
+    """A timestamp or a date as an integer in the unit of a task's times, rounded down.
+
+    Args:
+        task: without a zone in the text, it is of the clocks by which the task's own table shows times; None: there is
+            no task that says the unit.
+        text: as ISO 8601 has it, such as "2024-07-01 12:00" or "2024-07-01T12:00+02:00".
+        place: for messages.
+
+    Raises:
+        CohortError: it is none; the unit is not known; or the clocks show it twice.
+
+    Example:
+        >>> instant_of(open_task("data/shop", "churn"), "2024-07-01", "at")
+        19905
+    """
+    if task is None or task.time_unit is None:
+        raise CohortError(place, "an integer: no task says the unit of the data set's times", text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CohortError(place, "an integer, or a timestamp such as 2024-07-01 12:00", text) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(task.time_zone or "UTC"))
+        if moment.replace(fold=1).utcoffset() != moment.utcoffset():
+            expected, hint = f"a time that the clocks of {task.time_zone} show once", "add the offset: +02:00"
+            raise CohortError(place, expected, text, hint)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    microseconds = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    return 1000 * microseconds // NS_OF_UNIT[task.time_unit]
 
 
 def tasks_of(path: str | os.PathLike) -> list[str]:

@@ -267,7 +267,8 @@ class RunSpec(SamplerSpec):
     time_window: types.TimeWindow | None = _sampling(
         None,
         "with --time-attr edge_time: draw only edges whose time is at most N before that of the seed, in the unit of"
-        " the times; for all relations that have times, or for some by name",
+        " the times, or with its own: 30days, 12h, 5min, 10s, ms, us, ns; for all relations that have times, or for"
+        " some by name",
         BATCHES | MEMORY,
         metavar="N|RELATION=N[,...]",
     )

@@ -81,8 +81,8 @@ TaskName = Annotated[
 TimeWindow = Annotated[
     str,
     Meta(
-        pattern=r"^(\d{1,18}|[^=,]+=\d{1,18}(,[^=,]+=\d{1,18})*)$",
-        description="a whole number, or RELATION=NUMBER[,...] with some relations of the data set",
+        pattern=r"^({0}|[^=,]+={0}(,[^=,]+={0})*)$".replace("{0}", r"\d{1,18}(days|h|min|s|ms|us|ns)?"),
+        description="a whole number, as 30 or 30days, or RELATION=NUMBER[,...] with some relations of the data set",
     ),
 ]
 Time = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]

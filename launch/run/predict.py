@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -15,11 +16,13 @@ from cohort_gnn.base.files import demand_output, demand_regular, remove_temporar
 from cohort_gnn.base.programs import end_processes, python
 from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
+from cohort_gnn.dataset.tasks import instant_of, open_task, tasks_of
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.spec.types import Bytes, Positive, Probability, Time
 
 LOG = logging.getLogger(__name__)
@@ -56,10 +59,10 @@ def register(commands) -> None:
     )
     parser.add_argument(
         "--at-time",
-        type=kind(Time),
+        type=_time_given,
         metavar="T",
         help="a run that used times of edges: predict from the edges that exist at this time, in the unit of the data"
-        " set's times",
+        " set's times; of a task whose times are timestamps or dates also as 2024-07-01 or 2024-07-01T12:00+02:00",
     )
     parser.add_argument(
         "--threshold",
@@ -98,6 +101,20 @@ def register(commands) -> None:
     parser.set_defaults(func=predict)
 
 
+def _time_given(text: str) -> int | str:
+    """An integer, or a timestamp, which the task explains."""
+    return text if re.match(r"\d+-", text) else kind(Time)(text)
+
+
+def _instant_of(args: argparse.Namespace) -> int:
+    """--at-time as the times of the run's task are."""
+    run = read_run_json(args.run, "trainer", "sampler")
+    name, folder = run["trainer"].get("task_name"), Path(run["sampler"].get("dataset", args.dataset))
+    has_task = name is not None and name in tasks_of(args.dataset)
+    task = open_task(args.dataset if has_task else folder, name) if name is not None else None
+    return instant_of(task, args.at_time, "--at-time")
+
+
 def predict(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
     out = args.out.absolute()
@@ -131,7 +148,7 @@ def predict(args: argparse.Namespace) -> int:
         "exclude_seen": args.exclude_seen,
         "nodes": None if args.nodes is None else str(args.nodes.absolute()),
         "threshold": args.threshold,
-        "at_time": args.at_time,
+        "at_time": _instant_of(args) if isinstance(args.at_time, str) else args.at_time,
         "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,

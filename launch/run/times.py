@@ -1,6 +1,7 @@
 """Whether a run draws edges up to the times of its seeds, and how."""
 
 import logging
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import learned, link_rows_of, rows_of, seen_until
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
-from cohort_gnn.dataset.tasks import Task, demand_later
+from cohort_gnn.dataset.tasks import NS_OF_UNIT, Task, demand_later
 from cohort_gnn.spec.graph import NO_TIME, GraphTypes
 from cohort_gnn.spec.models import SEVERAL_TYPES, listed
 from cohort_gnn.spec.options import flag_of
@@ -159,8 +160,8 @@ def time_windows(spec: RunSpec, data: StoredGraph) -> list[int] | None:
     """
     if spec.time_window is None:
         return None
-    if spec.time_window.isdecimal():
-        return [int(spec.time_window)] * len(data.edge_types)
+    if "=" not in spec.time_window:
+        return [_window_of(spec.time_window, spec, data)] * len(data.edge_types)
     windows = dict.fromkeys(data.edge_types, -1)
     for part in spec.time_window.split(","):
         name, _, window = part.rpartition("=")
@@ -168,8 +169,22 @@ def time_windows(spec: RunSpec, data: StoredGraph) -> list[int] | None:
         if data.edge_types[relation].edge_times is None:
             hint = "leave it out: edges without times are always there"
             raise CohortError(f"--time-window {part}", "a relation with times", "none", hint)
-        windows[relation] = int(window)
+        windows[relation] = _window_of(window, spec, data)
     return list(windows.values())
+
+
+def _window_of(text: str, spec: RunSpec, data: StoredGraph) -> int:
+    """ "30", or "30days" of times whose unit a task says, in their unit."""
+    number, suffix = re.fullmatch(r"(\d+)(.*)", text).groups()  # type: ignore[union-attr]
+    if not suffix:
+        return int(number)
+    place, unit = f"--time-window {text}", task_of(spec, data).time_unit if task_name(spec) else None
+    if unit is None:
+        raise CohortError(place, "a number in the unit of the times, which no task says", suffix)
+    nanoseconds = int(number) * NS_OF_UNIT[suffix]
+    if nanoseconds % NS_OF_UNIT[unit] or nanoseconds >= 2**63 * NS_OF_UNIT[unit]:
+        raise CohortError(place, f"a whole number of {unit}, the unit of the times, below 2^63", text)
+    return nanoseconds // NS_OF_UNIT[unit]
 
 
 def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:

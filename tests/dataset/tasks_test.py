@@ -18,7 +18,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph, original_ids, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.renumber import renumber
-from cohort_gnn.dataset.tasks import Task, TaskRows, open_task, tasks_of, write_task
+from cohort_gnn.dataset.tasks import Task, TaskRows, instant_of, open_task, tasks_of, write_task
 
 USERS = pa.table({"id": ["c", "a", "b"]})
 ITEMS = pa.table({"sku": pa.array([70, 50], pa.int64())})
@@ -157,6 +157,29 @@ def test_a_task_may_have_no_times(tmp_path):
     import_graph(write_yaml(tmp_path, {"rank": (keys, splits_of("rank"))}), tmp_path / "out")
     task = open_task(tmp_path / "out", "rank")
     assert task.splits["train"].times is None and task.time_column is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "text", "expected"),
+    [
+        ("days", None, "1971-09-13", 620),
+        ("s", "Europe/Berlin", "2024-07-01", 1_719_784_800),
+        ("s", "Europe/Berlin", "2024-07-01T00:00Z", 1_719_792_000),
+        ("ns", None, "1970-01-01 00:00:00.000001+00:00", 1000),
+        ("s", None, "1969-12-31 23:59:59.5", -1),
+        ("s", "Europe/Berlin", "2024-10-27 02:30", "a time that the clocks of Europe/Berlin show once"),
+        ("s", "Europe/Berlin", "2024-10-27 02:30+01:00", 1_729_992_600),
+        ("s", None, "2024-13-01", "an integer, or a timestamp such as"),
+        (None, None, "2024-07-01", "an integer: no task says the unit"),
+    ],
+)
+def test_a_timestamp_is_one_of_the_tasks_clocks(shop, unit, zone, text, expected):
+    task = replace(open_task(shop, "churn"), time_unit=unit, time_zone=zone)
+    if isinstance(expected, int):
+        assert instant_of(task, text, "at") == expected
+        return
+    with pytest.raises(CohortError, match=expected):
+        instant_of(task, text, "at")
 
 
 @pytest.mark.parametrize("split", ["val", "test"])

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 NODES, EDGES, WINDOW, PERIOD = 800, 16_000, 100, 1000
 SPANS = {"train": (100, 700, 2000), "val": (700, 800, 400), "test": (800, PERIOD, 500)}
 OPTIONS = ["--fanout", "12", "--hidden", "16", "--batch-size", "128", "--device", "cpu", "--quiet", "--seed", "3"]
-IN_TIME = ["--task", "signal", "--time-window", str(WINDOW)]
+IN_TIME = ["--task", "signal", "--time-window", f"{WINDOW}days"]
 
 
 def graph(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -107,7 +107,18 @@ def test_its_batches_are_those_of_the_loader(events, run):
 
 
 def test_predict_takes_the_edges_of_a_time(events, run, tmp_path):
-    ran("predict", run, events, "--at-time", 620, "--out", tmp_path / "scores.parquet", "--device", "cpu", "--quiet")
+    ran(
+        "predict",
+        run,
+        events,
+        "--at-time",
+        "1971-09-13",
+        "--out",
+        tmp_path / "scores.parquet",
+        "--device",
+        "cpu",
+        "--quiet",
+    )
     found = pq.read_table(tmp_path / "scores.parquet")["p_gain"].to_numpy()
     expected = scores_in_batches(events, run, np.arange(NODES), np.full(NODES, 620), [-1])
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -231,6 +242,8 @@ WRONG = [
     (["--task", "node"], "train_ids.npy: expected at least one node to train on", "--task signal"),
     (["--task", "signal", "--time-window", "near=3"], "--time-window: expected the name of one relation", "near"),
     (["--task", "signal", "--time-window", "-3"], "--time-window", "a whole number"),
+    (["--task", "signal", "--time-window", "36h"], "--time-window 36h: expected a whole number of days"),
+    (["--task", "link", "--time-attr", "edge_time", "--time-window", "3s"], "3s: expected a number in the unit"),
     (["--task", "signal", "--weight-attr", "edge_weight"], "--weight-attr"),
     (["--task", "signal", "--sampling", "labor"], "--sampling labor: expected a run that does not use times"),
     (

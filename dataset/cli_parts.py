@@ -61,6 +61,8 @@ def summary(data: StoredGraph) -> str:
 
 def aims(data: StoredGraph) -> str:
     """The task, in words."""
+    if data.num_classes == 0:
+        return "no labels"
     by_task = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
     return by_task.get(data.task, "one number per node")
 

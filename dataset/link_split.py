@@ -59,7 +59,9 @@ def split_links(
         negatives: K, the number of random targets that each held-out link competes with. They are drawn uniformly. A
             target to which the source has an edge is drawn again, at most 8 times.
         by_time: hold out the latest links, by the time of the last edge of each: the test has the latest ones, and all
-            of equal times are in one part. Otherwise links are held out at random.
+            of equal times are in one part. Their earlier edges, and edges from a node to itself from then on, are
+            removed, too, so that all that is held out is later than all that stays. Otherwise links are held out at
+            random.
         seed: of all random numbers.
         overwrite: replace an existing data set `out`.
 
@@ -130,7 +132,7 @@ def _split_of_edges(
     generator: np.random.Generator,
     times: np.ndarray | None,
 ) -> np.ndarray:
-    """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test.
+    """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test, 3 for one that only goes.
 
     Args:
         times: int64 [E], by which the latest links are held out; None: they are drawn.
@@ -150,14 +152,20 @@ def _split_of_edges(
         last = np.full(len(links), np.iinfo(np.int64).min)
         np.maximum.at(last, link_of_edge, times)
         ascending = np.sort(last[may_go])
-        begin_of_val, begin_of_test = (ascending[len(may_go) - count :] for count in (num_val + num_test, num_test))
-        split_of_link[may_go[last[may_go] >= begin_of_val[0]]] = 1
-        if num_test:
-            split_of_link[may_go[last[may_go] >= begin_of_test[0]]] = 2
+        for number, count in {1: num_val + num_test, 2: num_test}.items():
+            if count:
+                split_of_link[last >= ascending[len(may_go) - count]] = number
+        if edges.is_within_one_type:
+            split_of_link[is_loop & (split_of_link > 0)] = 3
         if not np.any(split_of_link[may_go] == 0) or num_val and not np.any(split_of_link == 1):
             actual = "links of equal times, which are in one part"
             raise CohortError("--by-time", "times that divide the links into the parts", actual, "other shares")
-    return split_of_link[link_of_edge]
+    split_of_edge = split_of_link[link_of_edge]
+    if times is not None:
+        for number in (1, 2):
+            own = split_of_edge == number
+            split_of_edge[own & (times < last[split_of_link == number].min(initial=np.iinfo(np.int64).max))] = 3
+    return split_of_edge
 
 
 def _negatives(

@@ -19,7 +19,9 @@ from cohort_gnn.spec.run import RunSpec
 LOG = logging.getLogger(__name__)
 OVERLAP_CURE = "--overlapping-times allow, or --time-attr none, which ignores times,"
 OTHER_TASKS = ("digest", "step", "batches")  # of the trainer's program, which run.json has in the same place
-NAMES_CURE = "import the graph with names of types (a HeteroData, a graph.yaml), of which one alone will do, too"
+NAMES_CURE = (
+    "import the graph as a HeteroData, or by a graph.yaml with keys: its types have names, even if there is one"
+)
 IMPORT_HINT = "cohort dataset import reads times of nodes and edges: `time` in graph.yaml, --edge-times, --time-column"
 
 

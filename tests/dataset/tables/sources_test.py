@@ -177,7 +177,12 @@ def test_links_by_time_are_the_latest(tmp_path):
             pairs[tuple(sorted((source, target)))] = max(pairs[tuple(sorted((source, target)))], time)
     held = held_out(tmp_path / "split")
     parts = {name: {tuple(sorted(pair)) for pair in links.pairs} for name, links in held.items()}
-    kept = open_dataset(tmp_path / "split").edge_types[("node", "to", "node")].edge_index()
+    data = open_dataset(tmp_path / "split").edge_types[("node", "to", "node")]
+    kept = data.edge_index()
+    for links in held.values():  # the last edge in the direction of the pair
+        last = [times[(ENDS.T == pair).all(axis=1)].max() for pair in links.pairs]
+        assert links.times.tolist() == last
+    assert data.edge_times.max() < held["val"].times.min() <= held["val"].times.max() < held["test"].times.min()
     parts["train"] = {tuple(sorted(pair)) for pair in kept.T if pair[0] != pair[1]}
     assert set().union(*parts.values()) == set(pairs)
     spans = [[pairs[link] for link in parts[name]] for name in ("train", "val", "test")]

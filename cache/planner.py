@@ -80,7 +80,7 @@ class Counts:
         node_reads: uint32 [rows], batches that read the row; the rows of the node types follow each other.
         expansions: uint32 [lists], times neighbours were drawn from the list; the lists of the relations follow each
             other.
-        edges_read: uint64 [lists], neighbours drawn in all of these.
+        edges_read: uint64 [lists], neighbours read in all of these: those drawn, or by layers all of the list.
         max_batch_nodes, max_batch_edges: of the largest batch seen; 0 when unknown.
         promised: reads, and expansions, to expect in as many other batches, float64 [any] each, by count; where they
             are empty, counts are taken as they are.

@@ -91,8 +91,8 @@ class BatchMemory {
     backend.fetch(slot, input_id);
     base::require(backend.finished(), "a backend on the CPU, which is done when fetch() returns");
     number_nodes(sizes);
-    number_lists(sizes, query.fanout);
-    return {std::span(n_id_).first(num_nodes), lists_, picks_};
+    number_lists(sizes, query.fanout, query.spec.numbers.dependency > 0);
+    return {std::span(n_id_).first(num_nodes), lists_, picks_, looked_at_};
   }
 
  private:
@@ -108,10 +108,12 @@ class BatchMemory {
     }
   }
 
-  // Each relation drew from the lists of the nodes that a hop before the last has reached, if its fanout was not 0.
-  void number_lists(const BatchSizes& sizes, std::span<const int32_t> fanout) {
+  // Each relation drew from the lists of the nodes that a hop before the last has reached, if its fanout was not 0. By
+  // layers it looked at whole lists.
+  void number_lists(const BatchSizes& sizes, std::span<const int32_t> fanout, bool by_layers) {
     lists_.clear();
     picks_.clear();
+    looked_at_.clear();
     const std::size_t num_hops = fanout.size() / relations_.size();
     const int64_t* offset = indptr_.data();
     for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
@@ -124,6 +126,9 @@ class BatchMemory {
           if (fanout[relation * num_hops + hop] == 0) continue;
           lists_.push_back(*node + to_number);
           picks_.push_back(offset[1] - offset[0]);
+          if (!by_layers) continue;
+          const int64_t* list = relations_[relation].lists.indptr + (*node - numbered_[relation].first_target);
+          looked_at_.push_back(picks_.back() > 0 ? list[1] - list[0] : 0);
         }
       }
       ++offset;  // the relation's end
@@ -135,7 +140,7 @@ class BatchMemory {
   std::vector<cache::RelationLists> numbered_;
   std::vector<int64_t> n_id_, edge_index_, input_id_, indptr_;
   std::vector<std::size_t> first_of_type_;  // in n_id_
-  std::vector<int64_t> lists_, picks_;
+  std::vector<int64_t> lists_, picks_, looked_at_;
 };
 
 // Samples batches side by side, each on some of the threads: a batch alone leaves most of them idle, because its nodes
@@ -240,7 +245,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
   for (const Relation& relation : graph.relations) {
     if (relation.draw_weights) split = relation.draw_weights->hash(split);
   }
-  if (how.dependency > 0) split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.dependency)}, split);
+  if (how.dependency > 0) {  // 1: since whole lists count
+    split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.dependency), 1}, split);
+  }
   if (how.disjoint) {
     split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.draw)}, split);
     split = cache::hash_words(how.time_window, cache::hash_words(how.times, split));
@@ -272,7 +279,11 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
   if (max_batches <= 1) return hotness;
   hotness.begin_trial();
   counter.count(Schedule(set, request.batch_size, orders.of(set, request)), request.epoch, (num_batches + 1) / 2);
-  hotness.end_trial();
+  int64_t whole_lists_edges = 0;
+  if (how.dependency > 0) {
+    for (const Relation& relation : graph.relations) whole_lists_edges += relation.lists.num_edges;
+  }
+  hotness.end_trial(whole_lists_edges);
   return hotness;
 }
 

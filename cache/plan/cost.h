@@ -75,7 +75,7 @@ struct Counts {
   int64_t num_batches = 0;
   const uint32_t* node_reads = nullptr;  // uint32 [rows], batches that read the row
   const uint32_t* expansions = nullptr;  // uint32 [lists], times neighbours were drawn from the list
-  const uint64_t* edges_read = nullptr;  // uint64 [lists], neighbours drawn in all of these
+  const uint64_t* edges_read = nullptr;  // uint64 [lists], neighbours read in all of these
   Promises promises{};
   // make_plan() fills these:
   double mean_picks = 0;               // edges_read of an expansion, over all lists

@@ -29,9 +29,10 @@ uint64_t hash_words(std::span<const int64_t> words, uint64_t before = 0);
 
 // A sampled batch, as the accumulation sees it.
 struct SampledBatch {
-  std::span<const int64_t> nodes;  // int64 [num_nodes], global ids, each once: all feature rows that it reads
-  std::span<const int64_t> lists;  // int64 [num_lists], each once: those that neighbours were drawn from
-  std::span<const int64_t> picks;  // int64 [num_lists]: how many of each
+  std::span<const int64_t> nodes;        // int64 [num_nodes], global ids, each once: all feature rows that it reads
+  std::span<const int64_t> lists;        // int64 [num_lists], each once: those that neighbours were drawn from
+  std::span<const int64_t> picks;        // int64 [num_lists]: how many of each
+  std::span<const int64_t> looked_at{};  // int64 [num_lists]: how many that took, where more than `picks`; else empty
 };
 
 // What a file of counts says of them before they come.
@@ -52,7 +53,9 @@ class Hotness {
   // Counts of a part of the run promise less than they say where batches differ, and as much where the same seeds come
   // again. A trial tells how much: batches of yet another epoch, which are not counted, between these two.
   void begin_trial();
-  void end_trial();
+  // whole_lists_edges: of all lists, where batches looked at whole ones; then long lists count more in the mean. Else
+  // 0.
+  void end_trial(int64_t whole_lists_edges = 0);
 
   const HotnessKey& key() const { return key_; }
   int64_t num_nodes() const { return static_cast<int64_t>(node_reads_.size()); }

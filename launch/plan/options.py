@@ -55,7 +55,7 @@ class PlanSpec(RunSpec):
     nodes: types.Count | None = _graph(None, "number of nodes: plan without a data set and without a GPU", metavar="N")
     edges: types.Count | None = _graph(None, "number of edges", metavar="E")
     dim: types.Positive | None = _graph(None, "columns of feature rows", metavar="C")
-    dtype: types.FeatureDtype = _graph("float32", "of feature rows")
+    dtype: types.FeatureDtype = _graph("float32", "type of the numbers in feature rows")
     degrees: str | None = _graph(
         None,
         "powerlaw, as cohort dataset generate makes them; or a .npy file of the degrees of all nodes, or of a sample of"

@@ -175,8 +175,8 @@ def print_purchase(purchase, estimates: list) -> None:
         f" a machine; a step {1e3 * purchase.step_seconds:.2f} ms"
     )
     print(f"disk: {format_bytes(purchase.disk_bytes)} for the data set")
-    sources = dict.fromkeys(rate.source for rate in purchase.rates.all().values())
-    print("rates: " + "; ".join(sources))
+    pages = dict.fromkeys(rate.source.partition(",")[0] for rate in purchase.rates.all().values())
+    print(f"rates: {'; '.join(pages)} (--json: each with its table)")
     for problem in dict.fromkeys(problem for plan in estimates for problem in plan.wrong):
         print(f"will not fit: {problem}")
 

@@ -43,6 +43,14 @@ TEST(Hotness, CountsRowsListsAndEdges) {
   EXPECT_EQ(hotness.max_batch_edges(), 3);
 }
 
+TEST(Hotness, ListsThatAreLookedAtWholeCountSo) {
+  Hotness hotness(some_key(), 5, 5, 7);
+  const std::vector<int64_t> nodes = {4, 0, 2}, lists = {4, 0}, picks = {2, 1}, looked_at = {30, 1};
+  hotness.add({nodes, lists, picks, looked_at});
+  EXPECT_EQ(list(hotness.edges_read()), (std::vector<uint64_t>{1, 0, 0, 0, 30}));
+  EXPECT_EQ(hotness.max_batch_edges(), 3) << "edges of the batch are those drawn";
+}
+
 constexpr int64_t kManyNodes = 40'000;
 constexpr int kHalf = 10;  // batches
 

@@ -2,12 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from processes import here, refused
 
+import cohort_gnn as cohort
+import cohort_gnn.dataset as datasets
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning as plans
+from cohort_gnn.launch.plan.options import PlanSpec
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100"]
 
@@ -75,3 +81,24 @@ def test_the_last_line_says_what_the_cache_saves(cora, capsys):
     assert read == same and change == "+0.0"
     assert main(["plan", str(cora), *SMALL, "--cache-ratio", "0.1", "--cache-policy", "degree"]) == 0
     assert "without a cache" not in capsys.readouterr().out, "a stand-in knows of no batch"
+
+
+def test_host_bytes_of_layer_sampling_are_those_of_another_epoch(tmp_path):
+    """With a cache and without, for rows and for lists, which layer sampling reads whole."""
+    path, fanout, size = tmp_path / "data", [10, 5], 128
+    datasets.generate(path, kind="powerlaw", nodes=20_000, edges=600_000, dim=32, split=(0.2, 0.05, 0.05))
+    data, options = datasets.open(path), {"fanout": fanout, "batch_size": size, "sampling": "labor"}
+    seeds, degrees = torch.as_tensor(np.array(data.train_ids)), np.diff(data.indptr)
+    loader = cohort.NeighborLoader(
+        path, num_neighbors=fanout, input_nodes=seeds, batch_size=size, shuffle=True, device="cpu", sampling="labor"
+    )
+    batches = [(batch.n_id.numpy(), sum(batch.num_sampled_nodes[:-1])) for batch in loader]
+    for ratio in (0.0, 0.2):
+        spec = PlanSpec(dataset=path, refresh=False, json=True, cache_ratio=[ratio], topology="host", **options)
+        planning = plans.Planning(replace(spec, reuse=False))
+        gpu = planning.place(planning.budgets()).placed.gpu(0)
+        row_bytes, list_bytes = np.full(data.num_nodes, 4 * 32), np.where(degrees > 0, 16 + 4 * degrees, 0)
+        row_bytes[gpu.features.nodes] = list_bytes[gpu.topology.nodes] = 0
+        read = sum(row_bytes[nodes].sum() + list_bytes[nodes[:drawn]].sum() for nodes, drawn in batches)
+        predicted = gpu.feature_use[2].bytes + gpu.topology_use[2].bytes
+        assert predicted == pytest.approx(read / len(batches), rel=0.03)

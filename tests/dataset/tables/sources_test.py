@@ -168,6 +168,18 @@ def timed(out: Path, times: np.ndarray) -> Path:
     return from_tables(out, nodes={"user": ONES}, edges={("user", "to", "user"): {"table": edges, "time": "at"}})
 
 
+def test_links_of_two_node_types_by_time_are_the_latest(tmp_path):
+    edges = pa.table({"src": ENDS[0], "dst": ENDS[1], "at": np.arange(E)})
+    types = {("user", "likes", "item"): {"table": edges, "source": "src", "target": "dst", "time": "at"}}
+    from_tables(tmp_path / "data", nodes={"user": ONES, "item": ONES}, edges=types, target="item")
+    split_links(tmp_path / "data", tmp_path / "split", shares=(0.1, 0.2), negatives=3, by_time=True)
+    held, last = held_out(tmp_path / "split"), {pair: at for at, pair in enumerate(map(tuple, ENDS.T.tolist()))}
+    assert len(held["test"].pairs) == round(0.2 * len(last)) and len(held["val"].pairs) == round(0.1 * len(last))
+    ascending = sorted(last.values())
+    found = sorted([*held["val"].times.tolist(), *held["test"].times.tolist()])
+    assert found == ascending[len(last) - len(found) :]
+
+
 def test_links_by_time_are_the_latest(tmp_path):
     times = RNG.permutation(E) // 2
     split_links(timed(tmp_path / "data", times), tmp_path / "split", shares=(0.1, 0.2), negatives=3, by_time=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from processes import ALL_TESTS
+from sets import times_for, write
 from slow_pairs import expect_pairs
 from slow_sampler import expect_batch
 
@@ -19,6 +20,7 @@ NUM_BATCHES = int(os.environ.get("COHORT_BATCHES", 100_000 if ALL_TESTS else 100
 SEED = int(os.environ.get("COHORT_BATCHES_SEED", 0))  # of the graph, the seeds and the loaders
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FANOUT = [3, 2]
+SCHEMAS = 20  # random ones
 
 pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.timeout(3000)]
 
@@ -75,3 +77,45 @@ def test_no_batch_has_an_edge_outside_its_span_of_time(graph, device, strategy, 
             expect_batch(graph, batch, {EDGE_TYPE: FANOUT}, of_seeds, key, **drawn)
             num_edges += len(latest)
     assert num_edges > NUM_BATCHES, "batches have edges"
+
+
+def random_schema(rng: np.random.Generator) -> tuple[dict, dict, dict, dict]:
+    """(counts, dims, lists, fanouts) of 2 to 4 node types and 2 to 6 relations, as `write` takes them."""
+    names = [f"t{number}" for number in range(rng.integers(2, 5))]
+    counts = {name: int(rng.integers(1, 40)) for name in names}
+    chosen = [
+        (str(rng.choice(names)), "ab"[number % 2], str(rng.choice(names))) for number in range(rng.integers(2, 7))
+    ]
+    lists = {
+        relation: [
+            rng.integers(counts[relation[0]], size=rng.integers(12)).tolist() for _ in range(counts[relation[2]])
+        ]
+        for relation in chosen
+    }
+    hops = int(rng.integers(1, 4))
+    fanouts = {relation: rng.integers(-1, 4, hops).tolist() for relation in lists}
+    return counts, {name: int(rng.integers(0, 3)) for name in names}, lists, fanouts
+
+
+@pytest.mark.skipif(not ALL_TESTS, reason="hetero_loader_test has fewer: tests/run.sh --all runs it")
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_batch_of_random_types_has_an_edge_outside_its_span_of_time(tmp_path, device, strategy):
+    rng, num_edges = np.random.default_rng(10 + SEED), 0
+    for schema in range(SCHEMAS):
+        counts, dims, lists, fanouts = random_schema(rng)
+        folder = write(tmp_path / str(schema), counts, dims, lists, times=times_for(lists, schema))
+        graph, node_type = open_dataset(folder), str(rng.choice(list(counts)))
+        seeds, times = rng.integers(counts[node_type], size=400), rng.integers(-8, 22, 400)
+        timed = [name for name, relation in graph.edge_types.items() if relation.edge_times is not None]
+        windows = {name: int(rng.integers(0, 15)) for name in timed if rng.integers(2)}
+        how = {"time_attr": "time", "temporal_strategy": strategy, "input_time": times, "time_window": windows or None}
+        how |= {"batch_size": 4, "shuffle": True, "device": device, "seed": SEED, "edge_ids": True}
+        with NeighborLoader(graph, fanouts, (node_type, seeds), **how) as loader:
+            for number, batch in enumerate(itertools.islice(batches_of(loader), NUM_BATCHES // SCHEMAS)):
+                of_batch = batch.store_of(node_type).input_id.tolist()
+                drawn = {"times": times[of_batch].tolist(), "latest": strategy == "last", "windows": windows}
+                drawn["trees"], key = {node_type: range(4)}, (SEED, *divmod(number, len(loader)))
+                expect_batch(graph, batch, fanouts, {node_type: seeds[of_batch]}, key, **drawn)
+                num_edges += sum(batch.store_of(name).edge_index.shape[1] for name in timed)
+    assert num_edges > NUM_BATCHES, "batches have edges with times"

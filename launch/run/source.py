@@ -38,11 +38,11 @@ def dataset_of(args: argparse.Namespace, machine: Machine | None, is_quiet: bool
         CohortError: for tables that cannot be imported, and for options about them beside a data set.
     """
     source: Path = args.dataset
-    if not args.as_proposed and not is_database(source) or is_dataset(source):
+    if is_dataset(source) or not is_database(source):
         for flag, is_given in {"--import-to": args.import_to is not None, "--as-proposed": args.as_proposed}.items():
             if is_given:
-                hint = "leave it out: it is for a folder of RelBench, or one with graph.yaml"
-                raise CohortError(flag, "a folder of tables", str(source), hint)
+                expected = "a folder of RelBench, or of tables with a graph.yaml that names tasks"
+                raise CohortError(flag, expected, str(source), "leave it out, or name such a folder")
         return source
     out = args.import_to or Path("data") / source.resolve().name
     if machine is not None:

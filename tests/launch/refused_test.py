@@ -68,7 +68,7 @@ def test_a_data_set_is_no_folder_for_results(cora, tmp_path):
     assert sorted(path.name for path in cora.iterdir()) == before
 
 
-def test_a_folder_of_tables_becomes_a_data_set_with_consent(cora, tmp_path):
+def test_a_folder_of_tables_becomes_a_data_set_with_consent(tmp_path):
     folder, task = tmp_path / "users", tmp_path / "users/tasks/old"
     (folder / "db").mkdir(parents=True)
     task.mkdir(parents=True)
@@ -83,8 +83,8 @@ def test_a_folder_of_tables_becomes_a_data_set_with_consent(cora, tmp_path):
         result = here("train", folder, *proposed, "--task", "olds")
         refused(result, 1, said, "expected one of old, found olds")
     assert is_dataset(tmp_path / "data") and not is_dataset(folder)
-    refused(here("train", tmp_path / "data", *proposed), 1, "--import-to: expected a folder of tables")
-    refused(here("train", cora, "--as-proposed"), 1, "--as-proposed: expected a folder of tables")
+    refused(here("train", tmp_path / "data", *proposed), 1, "--import-to: expected a folder of RelBench, or")
+    refused(here("train", folder / "db", "--as-proposed"), 1, "--as-proposed: expected a folder of RelBench, or")
     refused(here("train", "--resume", tmp_path, "--as-proposed"), 1, "--resume, --as-proposed: expected one of the two")
 
 

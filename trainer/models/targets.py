@@ -241,7 +241,7 @@ def baselines_of(labels: Mapping[str, np.ndarray], targets: "Targets") -> dict[s
     Args:
         labels: of the rows of each split.
     """
-    metrics = {name: targets.constant(torch.from_numpy(labels[name])) for name in ("val", "test")}
+    metrics = {name: targets.constant(torch.tensor(labels[name])) for name in ("val", "test")}
     return {name: value for name, value in metrics.items() if value is not None}
 
 

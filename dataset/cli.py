@@ -57,9 +57,8 @@ KINDS_OF = {  # the kinds of graph that an option applies to, if not all
 OF_ONE_TYPE = ("kind", "undirected", "edge_dim")  # more arguments of generate()
 
 
-def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
-    """Adds `dataset` and its sub-commands; each sets func(args) -> exit code. Returns where more may be added."""
-    parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
+def register(parser: argparse.ArgumentParser) -> argparse._SubParsersAction:
+    """Adds the commands of `dataset`; each sets func(args) -> exit code. Returns where more may be added."""
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
     import_cli.register(commands)
     _register_describe(commands)

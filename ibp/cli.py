@@ -14,10 +14,9 @@ from cohort_gnn.ibp.profile import CODECS
 STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # dtypes that .npy files do not have
 
 
-def register(subparsers) -> None:
-    """Adds `ibp` and its commands to the parser of `cohort`."""
-    text = "lossless compression of feature rows"
-    parser = subparsers.add_parser("ibp", help=text, description=f"{text}; docs/how-to/ibp.md describes it")
+def register(parser) -> None:
+    """Adds the commands of `ibp`."""
+    parser.description = "lossless compression of feature rows; docs/how-to/ibp.md describes it"
     commands = parser.add_subparsers(dest="ibp_command", required=True, metavar="COMMAND")
     _add_analyze(commands)
     _add_encode(commands)

@@ -68,9 +68,9 @@ def judged(name: str, is_well: bool, state: str, cure: str, otherwise: str = WOR
     return Finding(name, WELL, state) if is_well else Finding(name, otherwise, state, cure)
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("doctor", help="check this machine, and say what to fix", description=__doc__)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
     parser.add_argument(
         "folder",
         nargs="?",

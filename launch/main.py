@@ -16,20 +16,26 @@ from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.run.supervise import ReportedFailure
 
-# The modules of each command: the first one registers it, the others add to it.
-COMMAND_MODULES = {
-    "train": ["launch.run.train"],
-    "predict": ["launch.run.predict"],
-    "bench": ["launch.bench.command", "launch.bench.parts", "launch.bench.step", "launch.bench.disk"],
-    "run": ["launch.run.script"],
-    "plan": ["launch.plan.command"],
-    "tune": ["launch.tune.command"],
-    "report": ["launch.report.command"],
-    "digest": ["launch.run.digest"],
-    "inspect": ["launch.run.inspect"],
-    "doctor": ["launch.doctor"],
-    "ibp": ["ibp.cli"],
-    "dataset": ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard"],
+# What help says of each command, and its modules: the first one adds its arguments, the others add to it.
+COMMANDS = {
+    "train": ("train a model", ["launch.run.train"]),
+    "predict": ("apply a trained model to every node", ["launch.run.predict"]),
+    "bench": (
+        "measure the parts of a run separately",
+        ["launch.bench.command", "launch.bench.parts", "launch.bench.step", "launch.bench.disk"],
+    ),
+    "run": ("run a training script of your own", ["launch.run.script"]),
+    "plan": ("show what each GPU would cache, before a run", ["launch.plan.command"]),
+    "tune": ("find the fastest options by short runs", ["launch.tune.command"]),
+    "report": ("report on a run, or compare runs", ["launch.report.command"]),
+    "digest": ("print a digest of each batch", ["launch.run.digest"]),
+    "inspect": ("show the slots of a run in progress", ["launch.run.inspect"]),
+    "doctor": ("check this machine, and say what to fix", ["launch.doctor"]),
+    "ibp": ("lossless compression of feature rows", ["ibp.cli"]),
+    "dataset": (
+        "make, check and describe data sets",
+        ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard"],
+    ),
 }
 
 
@@ -45,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         words = sys.argv[1:] if argv is None else argv
-        parser = build_parser(*words[:1])
+        parser = build_parser(words[0] if words else "")
         with shown("stderr"):
             return _run(parser, words)
     except ReportedFailure as failure:
@@ -91,14 +97,15 @@ def _leave(number: int, _frame) -> None:
     raise SystemExit(128 + number)
 
 
-def build_parser(only: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands, or of one alone, which takes less time; each module registers its command."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands. With the first argument of a command line, the other commands have their names alone:
+    their modules take long to import."""
     parser = CommandParser(prog="cohort", description="Cohort: GNN training on graphs larger than GPU memory.")
     parser.add_argument("--version", action="version", version=f"cohort {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for modules in [COMMAND_MODULES[only]] if only in COMMAND_MODULES else COMMAND_MODULES.values():
-        into = commands
-        for module in modules:
+    for name, (text, modules) in COMMANDS.items():
+        into = commands.add_parser(name, help=text)
+        for module in modules if only in (None, name) else []:
             into = importlib.import_module(f"cohort_gnn.{module}").register(into) or into
     _use_plain_quotes(parser)
     return parser

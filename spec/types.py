@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
@@ -250,7 +249,7 @@ def _unique(value: Any, type_: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """The value with NumPy and torch types as Python's, and sequences as lists."""
-    if isinstance(value, np.generic | np.ndarray) or type(value).__module__ == "torch" and hasattr(value, "tolist"):
+    if type(value).__module__ in ("numpy", "torch") and hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, tuple | list):
         return [_plain(element) for element in value]

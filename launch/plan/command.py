@@ -29,13 +29,11 @@ from cohort_gnn.spec.run import SamplerSpec
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where no option sets the size of the cache
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "plan",
-        help="show what each GPU would cache, before a run",
-        description=f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes. With --nodes, and"
-        " without a data set: epochs on a graph and GPUs that are not there.",
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes. With --nodes, and"
+        " without a data set: epochs on a graph and GPUs that are not there."
     )
     add_dataset(parser, nargs="?")
     shown = {option.name for option in options_of(SamplerSpec) if not option.is_hidden} - NO_OPTIONS

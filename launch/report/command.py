@@ -11,9 +11,9 @@ from cohort_gnn.launch.report.page import Chart, Section, page
 from cohort_gnn.launch.report.results import LISTS, ROWS, Run, one_line, read_run
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("report", help="report on a run, or compare runs", description=__doc__)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="folder of a run (--out); several folders are compared"
     )

@@ -11,10 +11,9 @@ from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    columns = "Each line has epoch:step, nodes, edges and digest."
-    parser = commands.add_parser("digest", help="print a digest of each batch", description=f"{__doc__} {columns}")
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = f"{__doc__} Each line has epoch:step, nodes, edges and digest."
     add_dataset(parser)
     add_options(parser, SamplerSpec, use_edge_weights=None, partition=None)
     parser.add_argument("--batches", type=kind(Positive), default=10, help="number of batches (default 10)")

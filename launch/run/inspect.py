@@ -20,9 +20,9 @@ from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.spec.types import AboveZero
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("inspect", help="show the slots of a run in progress", description=__doc__)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder (--out), or a channel's folder")
     parser.add_argument("--json", action="store_true", help="print JSON: an object, or with several ranks a list")
     parser.add_argument(

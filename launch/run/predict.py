@@ -30,9 +30,9 @@ LOG = logging.getLogger(__name__)
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("predict", help="apply a trained model to every node", description=__doc__)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of cohort train")
     parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set, the run's or another")
     parser.add_argument(

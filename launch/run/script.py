@@ -31,9 +31,9 @@ from cohort_gnn.spec.run import SamplerSpec
 STOP_SECONDS = 5.0
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("run", help="run a training script of your own", description=__doc__)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
     add_options(
         parser,
         SamplerSpec,

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tables.add_argument(
         "--as-proposed",
         action="store_true",
-        help="of a DIR without graph.yaml, as of cohort dataset import: take what cohort dataset describe proposes",
+        help="take what cohort dataset describe proposes for a DIR without graph.yaml, as cohort dataset import does",
     )
 
 

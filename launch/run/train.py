@@ -73,10 +73,9 @@ LOG = logging.getLogger(__name__)
 OF_LINKS = ("relation", "decoder", "loss", "negatives", "negatives_from")  # options of --task link alone
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    usage = "%(prog)s DIR [options]\n       %(prog)s --resume RUN [options]"
-    parser = commands.add_parser("train", help="train a model", description=__doc__, usage=usage)
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description, parser.usage = __doc__, "%(prog)s DIR [options]\n       %(prog)s --resume RUN [options]"
     text = "folder of a data set, or of the tables of a database (see below)"
     add_dataset(parser, nargs="?", help=text)  # --resume knows it
     add_options(parser, RunSpec)

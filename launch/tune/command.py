@@ -31,13 +31,11 @@ TRIAL_EPOCHS = 3
 RESULTS = ("tune.json", "run.toml")
 
 
-def register(commands) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "tune",
-        help="find the fastest options by short runs",
-        description=f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression vary one by one,"
-        " except the options on the command line. A --config file sets the start values. All GPUs get the same ratio.",
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        f"{__doc__} Cache ratio, SMs of the sampler, slots, reuse and compression vary one by one,"
+        " except the options on the command line. A --config file sets the start values. All GPUs get the same ratio."
     )
     add_dataset(parser)
     text = f"epochs of each trial; the first is not counted (default {TRIAL_EPOCHS})"

@@ -10,7 +10,7 @@ import torch
 from processes import cohort, here, ran, refused
 
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.main import COMMAND_MODULES, build_parser
+from cohort_gnn.launch.main import COMMANDS, build_parser
 from cohort_gnn.trainer.loader.arguments import ids_of
 from cohort_gnn.trainer.report.progress import DelayedScalar
 
@@ -32,17 +32,22 @@ def test_help_waits_for_no_large_package():
     imported = set(result.stdout.split())
     assert "cohort_gnn.launch.run.train" in imported, result.stderr
     assert not imported & {"torch", "torch_geometric", "scipy.sparse", "matplotlib.figure"}
+    result = subprocess.run(
+        [sys.executable, "-c", code.replace("parser()", "parser('--help')")], capture_output=True, text=True
+    )
+    assert not any(".run.train" in name for name in result.stdout.split()) and "cohort_gnn.launch.main" in result.stdout
 
 
 def test_a_command_is_parsed_alone_as_among_all():
     def commands_of(parser) -> dict:
         return next(action for action in parser._actions if action.choices).choices
 
-    among_all = commands_of(build_parser())
-    assert list(among_all) == list(COMMAND_MODULES)
+    all_commands = build_parser()
+    among_all = commands_of(all_commands)
+    assert list(among_all) == list(COMMANDS)
     for name, parser in among_all.items():
-        alone = commands_of(build_parser(name))
-        assert list(alone) == [name] and alone[name].format_help() == parser.format_help()
+        assert commands_of(build_parser(name))[name].format_help() == parser.format_help()
+    assert build_parser("--help").format_help() == all_commands.format_help()
 
 
 def test_a_name_that_there_is_not_is_an_attribute_error():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache import planner
-from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
+from cohort_gnn.launch.options.parser import add_dataset, add_options, as_text, group, spec_of
 from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
 from cohort_gnn.launch.plan.options import (
@@ -104,8 +104,13 @@ def _check_graph(args: argparse.Namespace, spec: PlanSpec) -> None:
 
 def _plan_purchase(spec: PlanSpec) -> int:
     """Plans for a graph and GPUs that are not there; 1 if no size of the cache fits."""
-    purchase = Purchase(spec)
     ratios = sorted(spec.cache_ratios or RATIOS)
+    if spec.cache_ratio is not None:
+        if spec.cache_ratios or not isinstance(spec.cache_ratio, list) or len(spec.cache_ratio) > 1:
+            hint = "--cache-ratios R,R,... has a row for each"
+            raise CohortError("--cache-ratio", "one number, without a data set", as_text(spec.cache_ratio), hint)
+        ratios = spec.cache_ratio
+    purchase = Purchase(spec)
     numbers = sorted({1, *(spec.machines or [])})
     estimates = [purchase.estimate(ratio, machines) for machines in numbers for ratio in ratios]
     if spec.json:

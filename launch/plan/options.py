@@ -28,7 +28,7 @@ SEED_OPTIONS |= {"time_attr", "temporal_strategy", "time_window", "overlapping_t
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
 # Those that a plan without a data set knows, besides the sizes of the graph.
-PURCHASE_OPTIONS = {"fanout", "batch_size", "slots", "topology", "reuse", "cliques", "gpus", "bandwidth"}
+PURCHASE_OPTIONS = {"fanout", "batch_size", "slots", "topology", "reuse", "cache_ratio", "cliques", "gpus", "bandwidth"}
 PURCHASE_OPTIONS |= {
     "presample_batches",
     "gpu_memory",

@@ -244,4 +244,5 @@ def _describe_counts(source: dict) -> str:
     if stand_in:
         return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"
     how = "counted earlier" if source["reused"] else "counted now"
-    return f"{source['batches']} batches of the sampler ({how}), {source['file']}"
+    more = "; as they depend on each other, the pool finds more than this says" * (source["batch_dependency"] > 1)
+    return f"{source['batches']} batches of the sampler ({how}), {source['file']}{more}"

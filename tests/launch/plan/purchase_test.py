@@ -122,7 +122,7 @@ def test_what_is_left_open_is_refused(tmp_path, cora):
         ([cora, "--nodes", "5"], "--nodes: expected a plan without a data set"),
         (sizes, "--nodes: expected what else", "no --degrees, --gpu", "--degrees powerlaw"),
         ([*sizes, "--degrees", "powerlaw", "--gpu", "0"], "--gpu: expected h200, h100, or a file", "--gpus N"),
-        ([*needs, "powerlaw", "--cache-ratio", "auto"], "--cache-ratio: expected a data set"),
+        ([*needs, "powerlaw", "--cache-ratio", "auto"], "--cache-ratio: expected one number"),
         ([*needs, "powerlaw", "--sampling", "labor"], "--sampling: expected a data set", "cohort dataset generate"),
         ([*needs, "powerlaw", "--gpus", "0,1"], "--gpus: expected without a data set, a number", "--num-gpus N"),
         ([*needs, "powerlaw", "--model", "rgat"], "--model: expected sage, gcn, gat or graphconv"),

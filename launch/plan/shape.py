@@ -9,7 +9,7 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.cache.planner import Counts
 
 MOST_NODES, LEAST_NODES = 1 << 16, 1 << 12  # that stand for all
-FEW_EDGES = 500_000  # of theirs, if LEAST_NODES have no more
+FEW_EDGES, MOST_EDGES = 500_000, 2_000_000  # of theirs: few, if LEAST_NODES have no more; more are thinned out
 COUNTED_EPOCHS = 2  # as sampler/presample.cc
 
 
@@ -101,9 +101,11 @@ def expected_batch(
     nodes_each, epoch = num_nodes / count, -(-num_seeds // batch_size)
     counted_of_epoch = min(-(-presample_batches // COUNTED_EPOCHS), epoch)
     num_counted = COUNTED_EPOCHS * counted_of_epoch
-    places = np.repeat(np.arange(count), degrees.outs)  # of nodes in lists
-    lists = np.repeat(np.arange(count), degrees.ins)
-    lists = lists[random.integers(0, len(lists), len(places))]
+    kept = min(1.0, MOST_EDGES / max(degrees.ins.sum(), degrees.outs.sum(), 1))
+    places = np.repeat(np.arange(count), np.ceil(kept * degrees.outs).astype(np.int64))  # of nodes in lists
+    lists = np.repeat(np.arange(count), np.ceil(kept * degrees.ins).astype(np.int64))
+    places = places if len(lists) else lists
+    lists = lists[random.integers(0, max(1, len(lists)), len(places))]
     num_standing = max(1, round(count * num_seeds / num_nodes))
     seeds = (np.arange(num_standing) * 2 + 1) * count // (2 * num_standing)  # popular nodes and others
     added, times = np.zeros(count), np.zeros(count, np.int64)  # of a batch; of the counted batches
@@ -119,12 +121,12 @@ def expected_batch(
         counted_edges = counted_edges + times * picks
         edges.append(nodes_each * float((added * picks).sum()))
         missed = -np.log1p(-np.minimum(added * chance, 1 - 1e-12))
-        rate = np.bincount(places, missed[lists], count)
+        rate = np.bincount(places, missed[lists], count).astype(np.float64)
         rate *= (added * picks).sum() / max(1e-12, np.bincount(places, (added * chance)[lists], count).sum())
         added = (1 - reads) * -np.expm1(-rate)
-        draws = np.bincount(places, random.binomial(times[lists], chance[lists]), count).astype(np.int64)
+        draws = np.bincount(places, random.binomial(times[lists], chance[lists]), count)
         once = np.divide(added, rate, out=np.zeros(count), where=rate > 0)  # draws of a node that no other preceded
-        times = random.binomial(draws, np.minimum(1, once))
+        times = random.binomial(np.rint(draws / kept).astype(np.int64), np.minimum(1, once))
         reads, counted = reads + added, counted + times
         nodes.append(nodes_each * float(added.sum()))
     counts = Counts(

@@ -99,6 +99,12 @@ def test_more_machines_and_gpus_are_computed(capsys):
     assert step["floor_seconds"] == pytest.approx(0.3) and step["limit"] == "the trainer's steps"
 
 
+@pytest.mark.parametrize(("nodes", "edges"), [("1", "1"), ("1M", "10"), ("100", "1G")])
+def test_graphs_of_hardly_any_edges_and_of_very_many(capsys, nodes, edges):
+    graph = ["--nodes", nodes, "--edges", edges, "--dim", "4", "--train-ratio", "1", "--fanout", "-1,3"]
+    assert sum(planned(capsys, *graph)["batch"]["nodes"]) >= (100 if edges == "1G" else 1)
+
+
 def test_a_cache_that_does_not_fit_is_told(capsys):
     assert main(["plan", *PAPERS, "--degrees", "powerlaw", "--gpu", "h100", "--cache-ratios", "2"]) == 1
     assert "will not fit: GPU 0: a cache of 113.7" in capsys.readouterr().out

@@ -74,16 +74,6 @@ def test_steps_on_a_gpu_have_a_peak_of_memory(papers, tmp_path):
     assert len(lines) == 16 and all(line["peak_bytes"] > 0 and line["ms"] > 0 for line in lines)
 
 
-def test_learned_rows_are_part_of_the_step(papers, tmp_path):
-    options = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 2]
-    options += ["--models", "rsage", "--layers", "cohort", "--amp", "off", "--dropout", 0]
-    losses = []
-    for featureless in ("zero", "embed"):
-        ran("bench", "step", papers, *options, "--featureless", featureless, "--out", tmp_path / featureless)
-        losses.append(json.loads((tmp_path / featureless).read_text())["loss"])
-    assert losses[0] != losses[1]
-
-
 def test_steps_of_a_task_take_its_batches_in_time(tmp_path):
     """Those of a loader, whose model reads the ages of items."""
     generator, rng, data = torch.Generator().manual_seed(3), np.random.default_rng(3), HeteroData()

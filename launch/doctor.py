@@ -103,12 +103,12 @@ def doctor(args: argparse.Namespace) -> int:
         findings = list(examine_network(machine, spec_of(args, RunSpec).machine_seconds))
     else:
         findings = list(examine(args.folder))
-        if args.save is not None:
-            save_rates(args.save, measured_rates(devices()))
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
+    if args.save is not None:
+        save_rates(args.save, measured_rates(devices()))
     return int(any(finding.verdict == BROKEN for finding in findings))
 
 

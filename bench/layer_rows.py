@@ -54,36 +54,53 @@ def counted(args: argparse.Namespace, method: str, communities: np.ndarray | Non
     how = {"batch_size": args.batch_size, "shuffle": communities is None, "device": "cpu", "sampling": sampling}
     how["batch_dependency"] = int(dependency or 1)
     fanout = list(map(int, args.fanout.split(",")))
-    last_read = np.full(data.num_nodes, -1)  # the number of the read, of all that the epochs make
-    reads, num_reads = np.zeros(data.num_nodes, np.int32), 0
+    times, reads = np.zeros(data.num_nodes, np.int32), Reads(data.num_nodes)
     found: dict = dict.fromkeys(["batches", "nodes", "new", "cached", *pools], 0)
     with cohort.NeighborLoader(data, fanout, seeds, edge_attr=False, **how) as loader:
         for epoch in range(2):
-            in_cache, last_batch = np.zeros(data.num_nodes, bool), 0
-            in_cache[np.argsort(-reads, kind="stable")[: round(args.cache_ratio * data.num_nodes)]] = True
+            in_cache = np.zeros(data.num_nodes, bool)
+            in_cache[np.argsort(-times, kind="stable")[: round(args.cache_ratio * data.num_nodes)]] = True
             for batch in in_order(loader, seeds, communities, random):
                 nodes = batch.n_id.numpy()
                 if epoch:
-                    rows = count_rows(nodes, last_read, in_cache, last_batch, pools)
+                    rows = reads.count(nodes, in_cache, pools)
                     found = {name: count + rows[name] for name, count in found.items()}
-                last_batch, num_reads = num_reads, num_reads + len(nodes)
-                last_read[nodes] = np.arange(last_batch, num_reads)
-                reads[nodes] += 1
+                reads.add(nodes)
+                times[nodes] += 1
     return found
 
 
-def count_rows(
-    nodes: np.ndarray, last_read: np.ndarray, in_cache: np.ndarray, last_batch: int, pools: list[float]
-) -> dict:
-    """Of a batch, as in the table. last_batch: the number of the first read of the batch before."""
-    not_cached, of_others = nodes[~in_cache[nodes]], np.where(in_cache, -1, last_read)
-    rows = {"batches": 1, "nodes": len(nodes), "cached": len(not_cached)}
-    rows["new"] = int(np.count_nonzero(last_read[nodes] < last_batch))
-    for pool in pools:
-        first = len(last_read) - round(pool * len(last_read))
-        oldest = max(0, int(np.partition(of_others, first)[first]))  # that the pool has
-        rows[pool] = int(np.count_nonzero(last_read[not_cached] < oldest))
-    return rows
+class Reads:
+    """The rows that batches have read, in order, with a number each."""
+
+    def __init__(self, num_nodes: int):
+        self._last = np.full(num_nodes, -1)  # of each node's last read; none: -1
+        self._batches = [(0, np.zeros(0, np.int64))]  # the number of the first read, and the nodes
+
+    def add(self, nodes: np.ndarray) -> None:
+        first = self._batches[-1][0] + len(self._batches[-1][1])
+        self._batches.append((first, nodes))
+        self._last[nodes] = first + np.arange(len(nodes))
+
+    def count(self, nodes: np.ndarray, in_cache: np.ndarray, pools: list[float]) -> dict:
+        """Of a batch, as in the table."""
+        not_cached = nodes[~in_cache[nodes]]
+        rows = {"batches": 1, "nodes": len(nodes), "cached": len(not_cached)}
+        rows["new"] = int(np.count_nonzero(self._last[nodes] < self._batches[-1][0]))
+        for pool in pools:
+            oldest = self._oldest_kept(round(pool * len(self._last)), in_cache)
+            rows[pool] = int(np.count_nonzero(self._last[not_cached] < oldest))
+        return rows
+
+    def _oldest_kept(self, room: int, in_cache: np.ndarray) -> int:
+        """The first read whose row is in a pool with room for so many, which needs no rows of the cache."""
+        for first, nodes in reversed(self._batches):
+            numbers = first + np.arange(len(nodes))
+            of_pool = numbers[(self._last[nodes] == numbers) & ~in_cache[nodes]]  # no later batch has read them
+            if len(of_pool) > room:
+                return int(of_pool[len(of_pool) - room]) if room else int(numbers[-1]) + 1
+            room -= len(of_pool)
+        return 0
 
 
 def in_order(loader, seeds: np.ndarray, communities: np.ndarray | None, random: np.random.Generator):

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     Pieces = Iterator[tuple[Arrays, float]]
 
 READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
-FILL_HINT = "fill them in, leave out the columns that have them, or say nulls: mean of a feature in a graph.yaml"
+FILL_HINT = (
+    "fill them in, leave out the columns that have them, or in a graph.yaml say nulls: mean, of a feature, or"
+    " null_time: always, of nodes that are always there"
+)
 
 # How columns are read: as int64, as float64, as float64 that become float32 (no integer is rounded then), or as texts
 # and integers.

@@ -227,7 +227,8 @@ def _chunked(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _missing(place: str, array: pa.ChunkedArray, expected: str, first: int) -> CohortError:
     row = first + int(np.asarray(array.is_null()).argmax())
-    return CohortError(f"{place}, row {row}", expected, "none", "leave the row out, or fill it in")
+    hint = "leave the row out, or fill it in; or null_time: always, of nodes that are always there"
+    return CohortError(f"{place}, row {row}", expected, "none", hint)
 
 
 def _is_timestamp(array: pa.ChunkedArray) -> bool:

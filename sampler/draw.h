@@ -66,7 +66,8 @@ COHORT_HOST_DEVICE constexpr int64_t draw_replaced(base::PhiloxKey batch_key, in
 // The numbers of nodes in one batch of layer sampling.
 struct NodeNumbers {
   base::PhiloxKey key{};    // of the epoch
-  uint64_t step = 0;        // of the batch
+  uint64_t period = 0;      // the batch's step / dependency; GPUs divide slowly
+  uint64_t phase = 0;       // its step % dependency
   uint64_t dependency = 0;  // a node keeps its number for so many batches; 0: no layer sampling
 
   // again: how many times the node stands directly before, in the same list.
@@ -79,9 +80,9 @@ struct NodeNumbers {
     constexpr int64_t kMostAgain = 0xFFFF;
     constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ull;
     const uint64_t turn = base::multiply_high_64(static_cast<uint64_t>(node) * kSpread, dependency);  // < dependency
-    const uint64_t period = step / dependency + (step % dependency + turn >= dependency ? 1 : 0);
+    const uint64_t own_period = period + (phase + turn >= dependency ? 1 : 0);
     const auto times = static_cast<uint64_t>(again < kMostAgain ? again : kMostAgain);
-    return kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | period;
+    return kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | own_period;
   }
 };
 
@@ -187,7 +188,8 @@ constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int e
 
 // The numbers of one batch.
 constexpr NodeNumbers node_numbers(uint64_t seed, uint64_t epoch, uint64_t step, uint64_t dependency) {
-  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step, dependency};
+  const uint64_t turns = dependency > 0 ? dependency : 1;
+  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step / turns, step % turns, dependency};
 }
 
 // The key of all draws of one batch.

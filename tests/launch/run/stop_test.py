@@ -67,7 +67,7 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
 def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_traceback(tmp_path, module):
     (tmp_path / "sitecustomize.py").write_text(STOPPED_IMPORT.format(module=module))
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
-    command = [sys.executable, "-m", "cohort_gnn", "--version"]
+    command = [sys.executable, "-m", "cohort_gnn", "plan", "--help"]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 

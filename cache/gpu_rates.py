@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import write_whole
 
 
 class Rate(NamedTuple):
@@ -128,4 +129,4 @@ def rates_named(name: str) -> GpuRates:
 
 def save_rates(path: Path, rates: GpuRates) -> None:
     """Writes a file that `rates_named` reads."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(rates), indent=2) + b"\n")
+    write_whole(path, msgspec.json.format(msgspec.json.encode(rates), indent=2) + b"\n")

@@ -1,8 +1,9 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv``, ``GraphConv``, ``GCNConv``, ``GATConv`` and ``HGTConv`` have the arguments, parameters and results of the
-layers of the same names in torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges;
-see ``Block``. ``accelerate`` replaces PyG's layers in an existing model.
+``SAGEConv``, ``GraphConv``, ``GCNConv``, ``GATConv``, ``GATv2Conv``, ``TransformerConv``, ``GINConv``, ``GINEConv`` and
+``HGTConv`` have the arguments, parameters and results of the layers of the same names in torch_geometric.nn. They
+accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``. ``accelerate`` replaces PyG's layers
+in an existing model.
 
 ``NodeEmbedding`` holds learnable rows of nodes, also in host memory; ``RowAdam`` and ``RowAdagrad`` train the rows that
 batches read.
@@ -14,7 +15,10 @@ import importlib
 _HOMES = {
     "Block": "block",
     "GATConv": "pyg_layers",
+    "GATv2Conv": "pyg_edge_layers",
     "GCNConv": "pyg_layers",
+    "GINConv": "pyg_edge_layers",
+    "GINEConv": "pyg_edge_layers",
     "GraphConv": "pyg_layers",
     "HGTConv": "pyg_layers",
     "NodeEmbedding": "node_embedding",
@@ -22,6 +26,7 @@ _HOMES = {
     "RowAdagrad": "row_optimizers",
     "RowAdam": "row_optimizers",
     "SAGEConv": "pyg_layers",
+    "TransformerConv": "pyg_edge_layers",
     "accelerate": "pyg_layers",
     "activated": "activation",
 }

@@ -62,6 +62,11 @@ class HeadRows:
 
     def __init__(self, *, data: int, row_stride: int, head_stride: int) -> None: ...
 
+class Bend:
+    """What products of rows become; see trainer/nn/native/head_rows.h."""
+
+    def __init__(self, *, att: int, edge: int, own_edge: int, slope: float) -> None: ...
+
 class EdgeScores:
     """Scores of edges; see trainer/nn/native/attention.h."""
 
@@ -73,13 +78,24 @@ def spread_rows(stream: int | None, *, block: BlockRef, dtype: int, out_dtype: i
 def fold_rows(stream: int | None, *, block: BlockRef, dtype: int, dim: int, heads: int, x: int, x_rows: int, weights: int, own_weights: int, num_own: int, out: int, partial: int) -> None:
     """The gradient of shared rows."""
 
-def dot_rows(stream: int | None, *, block: BlockRef, dtype: int, grad_dtype: int, dim: int, heads: int, grad: HeadRows, x: HeadRows, num_own: int, first_row: int, dots: int, own_dots: int) -> None:
+def dot_rows(stream: int | None, *, block: BlockRef, dtype: int, grad_dtype: int, dim: int, heads: int, grad: HeadRows, x: HeadRows, num_own: int, first_row: int, dots: int, own_dots: int, bend: Bend) -> None:
     """The gradient of the weights of rows."""
 
 def attention(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scores: EdgeScores, num_own: int, weights: int, own_weights: int, largest: int, sums: int, partial: int) -> None:
     """Softmaxes over the edges of rows; see trainer/nn/native/attention.h."""
 
 def attention_grad(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scores: EdgeScores, num_own: int, weights: int, own_weights: int, grads: int, own_grads: int, target_grads: int, target_grads_stride: int, sums: int, partial: int) -> None:
+    """Their gradient."""
+
+def joined_rows(stream: int | None, *, block: BlockRef, dtype: int, dim: int, heads: int, own: int, own_stride: int, x: int, x_stride: int, edge: int, own_edge: int, slope: float, num_own: int, factor: int, own_factor: int, scale: int, other: int, other_stride: int, other_of_row: bool, slopes: int, bent: int, edge_grads: int, own_edge_grads: int, partial: int) -> None:
+    """
+    Sums of leaky_relu over edges, or its slopes; see trainer/nn/native/joined_rows.h.
+    """
+
+def max_rows(stream: int | None, *, block: BlockRef, dtype: int, dim: int, x: int, x_stride: int, out: int, ties: int, partial: int) -> None:
+    """The largest rows of edges; see trainer/nn/native/max_rows.h."""
+
+def max_rows_grad(stream: int | None, *, block: BlockRef, dtype: int, dim: int, x: int, x_stride: int, largest: int, shares: int, out: int, partial: int) -> None:
     """Their gradient."""
 
 def indexed_scores(stream: int | None, *, dtype: int, count: int, dim: int, width: int, rows: int, row_index: int, vectors: int, out: int) -> None:

@@ -178,8 +178,13 @@ class GATRules:
 
     def sums_first(self, block: Block, width: int) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
-        edges, wide = block.source.numel(), self.heads * self.out_channels
-        elements = edges * width + block.num_targets * self.heads * width
-        transformed = (edges + block.num_sources) * wide
-        products = (block.num_targets - block.num_sources) * width * wide
-        return (elements - transformed) * ELEMENT_COST + products <= 0
+        return sums_first(block, width, self.heads, self.out_channels)
+
+
+def sums_first(block: Block, width: int, heads: int, out_channels: int) -> bool:
+    """Whether it is less work to sum rows of so many columns for each head, and then multiply them by its weights."""
+    edges, wide = block.source.numel(), heads * out_channels
+    elements = edges * width + block.num_targets * heads * width
+    transformed = (edges + block.num_sources) * wide
+    products = (block.num_targets - block.num_sources) * width * wide
+    return (elements - transformed) * ELEMENT_COST + products <= 0

@@ -120,8 +120,37 @@ def new_dots(
     return dots.zero_() if zero_rest else dots, own_dots
 
 
+@dataclass(frozen=True)
+class Bend:
+    """What dot_rows() computes in place of products: for each head the sum of att * leaky_relu(grad + x + edge).
+
+    Attributes:
+        att: sum_dtype [heads, dim], contiguous.
+        slope: of leaky_relu where its argument is negative.
+        edge: [num_edges, heads * dim], contiguous, rows of edges; None: zeros.
+        own_edge: [num_own, heads * dim], likewise of edges from rows to themselves.
+    """
+
+    att: Tensor
+    slope: float
+    edge: Tensor | None = None
+    own_edge: Tensor | None = None
+
+    def native(self) -> _native.Bend:
+        addresses = {name: _address(getattr(self, name)) for name in ("att", "edge", "own_edge")}
+        return _native.Bend(**addresses, slope=self.slope)
+
+
+_NO_BEND = _native.Bend(att=0, edge=0, own_edge=0, slope=0.0)
+
+
 def dot_rows(
-    edges: GroupedEdges, grad: Tensor, x: Tensor, num_own: int, out: tuple[Tensor, Tensor] | None = None
+    edges: GroupedEdges,
+    grad: Tensor,
+    x: Tensor,
+    num_own: int,
+    out: tuple[Tensor, Tensor] | None = None,
+    bend: Bend | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Products of each edge's two rows and of a row's with its own, as new_dots() has them.
 
@@ -130,13 +159,35 @@ def dot_rows(
         grad: [heads, num_rows, dim], of the dtype of ``x``, or of 16 bits where ``x`` has 16 or 32.
         x: [heads, rows, dim]; heads that share their rows have a stride of 0.
         out: from new_dots(), for all rows.
+        bend: what becomes of the rows in place of products; both have one dtype then, and heads have rows of their own.
     """
     heads, _, dim = grad.shape
     dots, own_dots = out or new_dots(edges, x, heads, num_own)
     sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own, "first_row": edges.first_row}
-    sizes["grad_dtype"] = grad.dtype
+    sizes |= {"grad_dtype": grad.dtype, "bend": _NO_BEND if bend is None else bend.native()}
     run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots
+
+
+_PLAIN_JOINED = {"heads": 1, "slope": 0.0, "num_own": 0, "other_of_row": False}
+_JOINED_ROWS = ("own", "x", "edge", "own_edge", "factor", "own_factor", "scale", "other")
+_JOINED_SUMS = ("slopes", "bent", "edge_grads", "own_edge_grads")
+
+
+def joined_rows(edges: GroupedEdges, like: Tensor, **fields: Any) -> None:
+    """Sums of what both ends of an edge bring together, into the arrays that ``fields`` name.
+
+    Args:
+        like: a tensor [any, dim] with the dtype and the device of all rows.
+        fields: of JoinedCall in trainer/nn/native/joined_rows.h, where the formula stands; absent: None, or as in
+            _PLAIN_JOINED.
+    """
+    fields = _PLAIN_JOINED | dict.fromkeys((*_JOINED_ROWS, *_JOINED_SUMS)) | fields
+    strides = {
+        f"{name}_stride": 0 if fields[name] is None else fields[name].stride(0) for name in ("own", "x", "other")
+    }
+    partial = _scratch(edges, like, sum_dtype(like.dtype), 2 * like.shape[1])
+    run(_native.joined_rows, like, **_sizes(edges, like, like.shape[1]), **fields, **strides, partial=partial)
 
 
 def by_head(rows: Tensor, heads: int) -> Tensor:

@@ -88,3 +88,22 @@ def materialize(lin: nn.Module, width: int) -> None:
     """Gives a lazy linear layer its weights, as its first call would."""
     if hasattr(lin, "_hook"):
         lin.initialize_parameters(lin, (torch.empty(0, width),))
+
+
+def edge_rows_of(layer: nn.Module, edge_attr: Tensor, block: Block, width: int | None = None) -> Tensor:
+    """Features of edges as a matrix in the order of the block's edges.
+
+    Args:
+        edge_attr: [edges, any], or [edges] for one column, in the order of ``edge_index``, or in that of the Block.
+        width: of the columns; None: any number.
+
+    Raises:
+        CohortError: there are none, or not as many.
+    """
+    rows = edge_attr.view(-1, 1) if edge_attr is not None and edge_attr.dim() == 1 else edge_attr
+    count, good = block.source.numel(), rows is not None and rows.dim() == 2 and rows.shape[0] == block.source.numel()
+    if not good or width is not None and rows.shape[1] != width:
+        actual = "None" if edge_attr is None else str(list(edge_attr.shape))
+        expected = f"[{count}, {'any' if width is None else width}], a row for each edge"
+        raise CohortError(f"{type(layer).__name__}: edge_attr: shape", expected, actual)
+    return rows if block.order is None else rows.index_select(0, block.order)

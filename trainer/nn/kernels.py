@@ -132,6 +132,26 @@ def sum_rows(
     return out
 
 
+def max_rows(edges: GroupedEdges, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest of the rows of ``x`` that edges bring, [num_rows, dim], and how many bring it, in sum_dtype."""
+    out = x.new_empty(edges.num_rows, x.shape[1])
+    ties = torch.empty_like(out, dtype=sum_dtype(x.dtype))
+    partial = _scratch(edges, x, ties.dtype, 2 * x.shape[1])
+    sizes = {"block": edges.ref, "dtype": x.dtype, "dim": x.shape[1], "x_stride": x.stride(0)}
+    run(_native.max_rows, x, **sizes, x=x, out=out, ties=ties, partial=partial)
+    return out, ties
+
+
+def max_rows_grad(columns: GroupedEdges, x: Tensor, largest: Tensor, shares: Tensor) -> Tensor:
+    """The gradient of ``x`` [num_rows, dim]: for each edge of the transposed block, the share [rows, dim] of its row,
+    where ``x`` is the largest."""
+    out = x.new_empty(columns.num_rows, x.shape[1])
+    partial = _scratch(columns, x, sum_dtype(x.dtype))
+    sizes = {"block": columns.ref, "dtype": x.dtype, "dim": x.shape[1], "x_stride": x.stride(0)}
+    run(_native.max_rows_grad, x, **sizes, x=x, largest=largest, shares=shares, out=out, partial=partial)
+    return out
+
+
 class Drop:
     """ReLU and dropout as part of sum_rows(), see RowDrop in trainer/nn/native/sum_rows.h.
 

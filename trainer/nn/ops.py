@@ -136,3 +136,51 @@ def _backward(ctx, grad, *_):
 
 
 gather_sum.register_autograd(_backward, setup_context=_keep)
+
+
+@operator("gather_max")
+def gather_max(x: Tensor, indptr: Tensor, source: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
+    """The largest of the rows of ``x`` that a target's edges bring, column by column; zeros without edges.
+
+    Args:
+        x: [sources, dim].
+        indptr, source: see Block.
+
+    Returns:
+        [num_targets, dim], in the dtype of ``x``; how many edges bring the largest, sum_dtype [num_targets, dim].
+    """
+    return kernels.max_rows(GroupedEdges(indptr, source, num_targets), x)
+
+
+@gather_max.register_fake
+def _(x, indptr, source, num_targets):
+    out = x.new_empty(num_targets, x.shape[1])
+    return out, torch.empty_like(out, dtype=kernels.sum_dtype(x.dtype))
+
+
+@operator("gather_max_grad")
+def gather_max_grad(grad: Tensor, x: Tensor, largest: Tensor, ties: Tensor, indptr: Tensor, source: Tensor) -> Tensor:
+    """The gradient of gather_max's ``x``; edges that bring the largest have equal parts of ``grad`` [targets, dim].
+
+    Where the largest is zero, torch's scatter_reduce(), which PyG's layer calls, counts one edge more: the zero that it
+    begins with. So do these.
+    """
+    used = kernels.used_rows(grad)
+    columns = kernels.transposed(GroupedEdges(indptr, source, used), x.shape[0])
+    shares = grad[:used] / (ties[:used] + (largest[:used] == 0))
+    return kernels.max_rows_grad(columns, x, largest, shares.to(x.dtype).contiguous())
+
+
+gather_max_grad.register_fake(lambda grad, x, *_: x.new_empty(x.shape))
+
+
+def _keep_max(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], *output, *inputs[1:3])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _max_backward(ctx, grad, _):
+    return gather_max_grad(grad, *ctx.saved_tensors), None, None, None
+
+
+gather_max.register_autograd(_max_backward, setup_context=_keep_max)

@@ -5,10 +5,8 @@ Each is PyG's layer with a faster path before it; PyG's own code runs for all in
 
 from dataclasses import dataclass, field
 
-import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric import EdgeIndex
 from torch_geometric.typing import OptPairTensor, OptTensor
 
 from cohort_gnn.base.errors import CohortError
@@ -19,34 +17,13 @@ from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.hgt import HGTRules
 from cohort_gnn.nn.inputs import is_indexed, require_indexed_rows
-from cohort_gnn.nn.sage import SUMS, SAGERules
-from cohort_gnn.nn.trim import has_message_hooks, trim_by_hops
-
-ADD = ("add", "sum")
-
-
-class _Checked:
-    """What the layers have in common: arguments of PyG's that they do not take."""
-
-    aggregations: tuple[str, ...] = ()  # that are taken; (): there is no choice
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        if limit := self.limit_of(self):
-            name = type(self).__name__
-            raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
-
-    @classmethod
-    def limit_of(cls, layer: pyg.MessagePassing) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
-        if cls.aggregations and layer.aggr not in cls.aggregations:
-            return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
-        if getattr(layer, "cached", False):
-            return "cached=False", "cached=True"
-        return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
+from cohort_gnn.nn.pyg_edge_layers import GATv2Conv, GINConv, GINEConv, TransformerConv
+from cohort_gnn.nn.sage import AGGREGATIONS, SUMS, SAGERules
+from cohort_gnn.nn.trim import trim_by_hops
 
 
-class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
+class SAGEConv(Checked, SAGERules, pyg.SAGEConv):
     """``torch_geometric.nn.SAGEConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Examples:
@@ -55,10 +32,10 @@ class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
         torch.Size([5, 4])
 
     Raises:
-        CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
+        CohortError: an aggregation other than "mean", "sum", "add" and "max", or ``flow="target_to_source"``.
     """
 
-    aggregations = tuple(SUMS)
+    aggregations = AGGREGATIONS
     propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
 
     def forward(
@@ -75,7 +52,7 @@ class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
         return super().forward(x, edge_index, size, activation)
 
 
-class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
+class GraphConv(Checked, GraphConvRules, pyg.GraphConv):
     """``torch_geometric.nn.GraphConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Examples:
@@ -107,7 +84,7 @@ class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
         return super().forward(x, edge_index, size, activation)
 
 
-class GCNConv(_Checked, GCNRules, pyg.GCNConv):
+class GCNConv(Checked, GCNRules, pyg.GCNConv):
     """``torch_geometric.nn.GCNConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Examples:
@@ -142,7 +119,7 @@ class GCNConv(_Checked, GCNRules, pyg.GCNConv):
         return super().forward(x, edge_index, activation=activation)
 
 
-class GATConv(_Checked, GATRules, pyg.GATConv):
+class GATConv(Checked, GATRules, pyg.GATConv):
     """``torch_geometric.nn.GATConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
     Examples:
@@ -179,7 +156,7 @@ class GATConv(_Checked, GATRules, pyg.GATConv):
         return super().forward(x, edge_index, size=size, edge_attr=edge_attr)
 
 
-class HGTConv(_Checked, HGTRules, pyg.HGTConv):
+class HGTConv(Checked, HGTRules, pyg.HGTConv):
     """``torch_geometric.nn.HGTConv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
     results. The edges of all edge types into a node type are merged into one block.
 
@@ -202,22 +179,15 @@ class HGTConv(_Checked, HGTRules, pyg.HGTConv):
         return super().forward(x_dict, edge_index_dict, num_targets)
 
 
-def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
-    """True where PyG's own code runs: sparse matrices, EdgeIndex, explanations, hooks on messages; not for Blocks."""
-    if isinstance(edge_index, Block):
-        return False
-    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
-    if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
-        layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
-        return True
-    return not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer)
-
-
 OURS = {
     pyg.SAGEConv: SAGEConv,
     pyg.GraphConv: GraphConv,
     pyg.GCNConv: GCNConv,
     pyg.GATConv: GATConv,
+    pyg.GATv2Conv: GATv2Conv,
+    pyg.TransformerConv: TransformerConv,
+    pyg.GINConv: GINConv,
+    pyg.GINEConv: GINEConv,
     pyg.HGTConv: HGTConv,
 }
 

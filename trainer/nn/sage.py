@@ -12,6 +12,7 @@ from cohort_gnn.nn.kernels import matrix_of
 from cohort_gnn.nn.linear import linear
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
+AGGREGATIONS = (*SUMS, "max")
 
 
 class SAGERules:
@@ -42,7 +43,7 @@ class SAGERules:
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if is_indexed(edge_index):
-            require_indexed_rows(self, x, not self.project, activation)
+            require_indexed_rows(self, x, not self.project and self.aggr in SUMS, activation)
             return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
@@ -59,7 +60,7 @@ class SAGERules:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
     def _fuses(self, activation: Activation, x: Tensor | tuple[Tensor, Tensor | None]) -> bool:
-        if self.project:
+        if self.project or self.aggr not in SUMS:
             return False
         source, target = (x, x) if isinstance(x, Tensor) else x
         own_rows = self.root_weight and target is not None and not is_prefix(target, source)
@@ -68,8 +69,11 @@ class SAGERules:
     def _linear_of_sums(
         self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None
     ) -> Tensor:
-        """One product for both linear parts where targets have rows as wide as those of sources."""
+        """One product for both linear parts where targets have rows as wide as those of sources; two for maxima."""
         target = target if self.root_weight else None
+        if self.aggr not in SUMS:
+            out = self.lin_l(ops.gather_max(source, block.indptr, block.source, block.num_targets)[0])
+            return out if target is None else out + self.lin_r(target)
         beside = ops.BESIDE_NONE
         if target is not None and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN

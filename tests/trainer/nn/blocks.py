@@ -1,5 +1,6 @@
 """Random blocks for the tests of layers."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -65,7 +66,7 @@ def run_layer(layer, x, edges, grad_seed: int = 0) -> dict[str, torch.Tensor]:
 def pair_of(kind: type, *args, **kwargs) -> tuple:
     """PyG's layer, and ours (of the same name, a ``kind``) with its weights."""
     torch.manual_seed(3)
-    theirs, ours = getattr(pyg, kind.__name__)(*args, **kwargs), kind(*args, **kwargs)
+    theirs, ours = getattr(pyg, kind.__name__)(*args, **kwargs), kind(*copy.deepcopy(args), **kwargs)
     ours.load_state_dict(theirs.state_dict())
     assert list(theirs.state_dict()) == list(ours.state_dict())
     return theirs, ours
@@ -77,6 +78,29 @@ def assert_same(theirs, ours, x, *edges, relative: float = 1e-5) -> None:
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         assert_as_close(found[name], value, relative)
+
+
+def assert_as_exact(theirs, ours, x, target_rows, *edges, relative=1e-5):
+    """No farther from PyG in float64 than ``relative``, or ten times PyG in x's dtype: gradients of att_* cancel.
+
+    Args:
+        target_rows: the rows of targets, from those of sources.
+        edges: what comes after x; the gradients of floats count, too.
+    """
+
+    def run(layer, dtype):
+        rows = x.detach().to(dtype).requires_grad_()
+        values = [each.detach().to(dtype).requires_grad_() if each.is_floating_point() else each for each in edges]
+        found = run_layer(layer.to(dtype), (rows, target_rows(rows)), values)
+        found |= {f"edges{i}": each.grad for i, each in enumerate(values) if each.requires_grad}
+        return {name: value.clone() for name, value in found.items() if value is not None}
+
+    found, rounded, exact = run(ours, x.dtype), run(theirs, x.dtype), run(theirs, torch.float64)
+    assert exact.keys() == found.keys()
+    for name, value in exact.items():
+        scale = value.abs().max().clamp(min=1e-6)
+        error, pygs = ((each[name].double() - value).abs().max() / scale for each in (found, rounded))
+        assert error <= max(relative, 10 * pygs), (name, error, pygs)
 
 
 def indexed(block: Block, x: torch.Tensor, seed: int = 0) -> tuple[Block, torch.Tensor]:

@@ -157,7 +157,7 @@ def test_autocast(device, kind, dims):
         (GCNConv, {"aggr": "mean"}, "aggr"),
         (GCNConv, BACKWARDS, "flow"),
         (SAGEConv, {"aggr": "lstm"}, "aggr"),
-        (SAGEConv, {"aggr": "max"}, "expected aggr 'mean' or 'sum' or 'add', found aggr 'max'"),
+        (SAGEConv, {"aggr": "min"}, "expected aggr 'mean' or 'sum' or 'add' or 'max', found aggr 'min'"),
         (SAGEConv, BACKWARDS, "flow source_to_target"),
         (GraphConv, {"aggr": "max"}, r"use torch_geometric\.nn\.GraphConv for others"),
     ],

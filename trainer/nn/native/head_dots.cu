@@ -22,12 +22,17 @@ __device__ A sum_over_lanes(const A (&value)[kHeads], int lane, int lanes, unsig
   return sum;
 }
 
+// What a product is: as it is; or of a Bend, without or with rows of edges.
+enum class Way { kPlain, kBent, kBentByEdge };
+
 // A group's products for one row of gradients: some heads and a lane's pack of columns at a time. With kShared, all
 // heads have the same rows of x, of T; gradients are of G.
-template <typename T, typename G, int kVec, bool kShared>
+template <typename T, typename G, int kVec, bool kShared, Way kWay = Way::kPlain>
 class RowDots {
  public:
   using A = Sum<T>;
+  static constexpr bool kBent = kWay != Way::kPlain, kByEdge = kWay == Way::kBentByEdge;
+  static constexpr int kAtOnce = kByEdge ? kUnroll / 2 : kUnroll;  // edges
 
   __device__ RowDots(const DotCall& call, int64_t row, int lane, int lanes)
       : call_(call), row_(row), own_(call.first_row + row), lane_(lane), lanes_(lanes) {
@@ -40,8 +45,8 @@ class RowDots {
       for (first_ = 0; first_ < call_.dim; first_ += lanes_ * kVec) {
         column_ = first_ + lane_ * kVec;
         take_grads();
-        for (int64_t e = range.begin; e < range.end; e += kUnroll) multiply(e, range.end);
-        if (with_own) put(call_.own_dots, own_, dot(load(own_)), true);
+        for (int64_t e = range.begin; e < range.end; e += kAtOnce) multiply(e, range.end);
+        if (with_own) put(call_.own_dots, own_, dot(load(own_, call_.bend.own_edge, own_)), true);
       }
     }
   }
@@ -49,6 +54,7 @@ class RowDots {
  private:
   struct Loaded {
     Pack<T, kVec> x[kShared ? 1 : kHeads];
+    Pack<T, kVec> edge[kByEdge ? kHeads : 1];
   };
 
   __device__ bool has(int h) const { return head_ + h < call_.heads && column_ < call_.dim; }
@@ -66,30 +72,42 @@ class RowDots {
     for (int h = 0; h < kHeads; ++h) {
       const Pack<G, kVec> pack = pack_of<G>(call_.grad, row_, h);
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) grad_[h][v] = widen(pack.value[v]);
+      for (int v = 0; v < kVec; ++v) {
+        grad_[h][v] = widen(pack.value[v]);
+        if constexpr (kBent) att_[h][v] = has(h) ? static_cast<const A*>(call_.bend.att)[column_of(h) + v] : A{0};
+      }
     }
   }
 
-  __device__ Loaded load(int64_t index) const {
+  // The column of a head among those of all heads.
+  __device__ int64_t column_of(int h) const { return (head_ + h) * call_.dim + column_; }
+
+  // Row `index` of x, and row `number` of those of edges.
+  __device__ Loaded load(int64_t index, const void* edge, int64_t number) const {
     Loaded loaded;
 #pragma unroll
     for (int h = 0; h < (kShared ? 1 : kHeads); ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
+    if constexpr (kByEdge) {
+      const HeadRows rows{edge, call_.heads * call_.dim, call_.dim};
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h) loaded.edge[h] = edge ? pack_of<T>(rows, number, h) : Pack<T, kVec>{};
+    }
     return loaded;
   }
 
-  // Edges [e, e + kUnroll), as far as there are.
+  // Edges [e, e + kAtOnce), as far as there are.
   __device__ void multiply(int64_t e, int64_t end) const {
-    Loaded loaded[kUnroll];
-    bool counts[kUnroll];
+    Loaded loaded[kAtOnce];
+    bool counts[kAtOnce];
 #pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
       if (e + k >= end) continue;
       const int64_t index = call_.block.index[e + k];
       counts[k] = !(call_.block.skip_self && index == own_);
-      loaded[k] = load(index);
+      loaded[k] = load(index, call_.bend.edge, e + k);
     }
 #pragma unroll
-    for (int k = 0; k < kUnroll; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
       if (e + k < end) put(call_.dots, e + k, dot(loaded[k]), counts[k]);
     }
   }
@@ -101,7 +119,14 @@ class RowDots {
     for (int h = 0; h < kHeads; ++h) {
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        value[h] += grad_[h][v] * widen(loaded.x[kShared ? 0 : h].value[v]);
+        const A x = widen(loaded.x[kShared ? 0 : h].value[v]);
+        if constexpr (kBent) {
+          A z = grad_[h][v] + x;
+          if constexpr (kByEdge) z += widen(loaded.edge[h].value[v]);
+          value[h] += att_[h][v] * (z > 0 ? z : z * static_cast<A>(call_.bend.slope));
+        } else {
+          value[h] += grad_[h][v] * x;
+        }
       }
     }
     return sum_over_lanes(value, lane_, lanes_, mask_);
@@ -120,6 +145,7 @@ class RowDots {
   unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
   A grad_[kHeads][kVec];
+  A att_[kBent ? kHeads : 1][kVec];
 };
 
 // Which lanes form the products of a row, or of a piece of one; see reduce.cuh.
@@ -134,7 +160,7 @@ struct Groups {
   unsigned blocks() const { return static_cast<unsigned>((num_units * lanes + kBlockThreads - 1) / kBlockThreads); }
 };
 
-template <typename T, typename G, int kVec, bool kShared>
+template <typename T, typename G, int kVec, bool kShared, Way kWay>
 __global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constant__ DotCall call, const Groups groups) {
   const int64_t unit = grid_first() / groups.lanes;
   if (unit >= groups.num_units) return;
@@ -144,7 +170,7 @@ __global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constan
   const EdgeRange range = range_of(call.block, row);
   if (is_piece != range.in_pieces() || (is_piece && unit >= range.end_piece())) return;
   const bool first = !is_piece || unit == range.first_piece();
-  RowDots<T, G, kVec, kShared> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
+  RowDots<T, G, kVec, kShared, kWay> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
   dots.run(is_piece ? range.piece(unit) : range, first && call.first_row + row < call.num_own);
 }
 
@@ -152,7 +178,13 @@ template <typename T, typename G, int kVec>
 void launch(const DotCall& call, cudaStream_t stream) {
   const Groups groups(call, kVec);
   if (call.block.num_rows == 0) return;
-  const auto kernel = call.x.head_stride == 0 ? dot_kernel<T, G, kVec, true> : dot_kernel<T, G, kVec, false>;
+  auto kernel =
+      call.x.head_stride == 0 ? dot_kernel<T, G, kVec, true, Way::kPlain> : dot_kernel<T, G, kVec, false, Way::kPlain>;
+  if (call.bend.att) {
+    if constexpr (!std::is_same_v<T, G>) base::require(false, "with a bend, rows of one dtype");
+    kernel =
+        call.bend.edge ? dot_kernel<T, T, kVec, false, Way::kBentByEdge> : dot_kernel<T, T, kVec, false, Way::kBent>;
+  }
   kernel<<<groups.blocks(), kBlockThreads, 0, stream>>>(call, groups);
   cuda_check(cudaGetLastError(), "launch products of rows");
 }
@@ -167,7 +199,10 @@ void run_on_gpu(const DotCall& call, cudaStream_t stream) {
   with_dot_types(call, [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) {
     constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
     const auto fits = [&](int vec) {
-      return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec);
+      const bool edges_fit = packs_fit(call.bend.edge, call.dim, sizeof(T), vec) &&
+                             packs_fit(call.bend.own_edge, call.dim, sizeof(T), vec);
+      return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec) &&
+             edges_fit;
     };
     if (fits(kWide)) return launch<T, G, kWide>(call, stream);
     if constexpr (kHalf > 1) {

@@ -52,6 +52,15 @@ struct HeadRows {
   int64_t head_stride = 0;  // 0: all heads have the same rows
 };
 
+// What products of rows become with `att`: the sum over columns c of
+//   att[h][c] * leaky_relu(grad[row of e][h][c] + x[index[e]][h][c] + edge[e][h][c]).
+struct Bend {
+  const void* att = nullptr;       // Sum<dtype> [heads, dim]; null: products as they are
+  const void* edge = nullptr;      // [num_edges, heads * dim], rows of edges, of the dtype of x; null: zeros
+  const void* own_edge = nullptr;  // [num_own, heads * dim], beside own_dots
+  double slope = 0;
+};
+
 // dots[e][h] = <grad[row of e][h], x[index[e]][h]>, 0 for edges that do not count; own_dots[j][h] = <grad[i][h],
 // x[j][h]>, where row i of the block is row j = first_row + i of x. The edges' numbers are their positions.
 struct DotCall {
@@ -66,6 +75,7 @@ struct DotCall {
   void* dots = nullptr;      // Sum<dtype> [num_edges, heads]
   void* own_dots = nullptr;  // Sum<dtype> [num_own, heads]
   int64_t first_row = 0;
+  Bend bend;  // with `att`: rows of several heads stand apart, and grad has the dtype of x
 };
 
 // Calls f(std::type_identity<T>{}, std::type_identity<G>{}) for the types of x and of grad.

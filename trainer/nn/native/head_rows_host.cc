@@ -84,15 +84,32 @@ const T* row_of(const HeadRows& rows, int64_t row, int64_t head) {
   return static_cast<const T*>(rows.data) + row * rows.row_stride + head * rows.head_stride;
 }
 
-// to[h] = <grad[row][h], x[index][h]>
+// to[h] = <grad[row][h], x[index][h]>; `edge`: with Bend, the row of the edge, or null.
 template <typename T, typename G>
-void dot_heads(const DotCall& call, int64_t row, int64_t index, Sum<T>* to) {
+void dot_heads(const DotCall& call, int64_t row, int64_t index, const void* edge, Sum<T>* to) {
+  using A = Sum<T>;
+  const A* att = static_cast<const A*>(call.bend.att);
+  const A slope = static_cast<A>(call.bend.slope);
   for (int64_t h = 0; h < call.heads; ++h) {
     const G* grad = row_of<G>(call.grad, row, h);
     const T* x = row_of<T>(call.x, index, h);
-    to[h] = 0;
-    for (int64_t c = 0; c < call.dim; ++c) to[h] += widen(grad[c]) * widen(x[c]);
+    A sum = 0;
+    if (!att) {
+      for (int64_t c = 0; c < call.dim; ++c) sum += widen(grad[c]) * widen(x[c]);
+    } else {
+      const T* of_edge = edge ? static_cast<const T*>(edge) + h * call.dim : nullptr;
+      for (int64_t c = 0; c < call.dim; ++c) {
+        const A z = widen(grad[c]) + widen(x[c]) + (of_edge ? widen(of_edge[c]) : A{0});
+        sum += att[h * call.dim + c] * (z > 0 ? z : z * slope);
+      }
+    }
+    to[h] = sum;
   }
+}
+
+template <typename T>
+const void* edge_row(const DotCall& call, const void* rows, int64_t number) {
+  return rows ? static_cast<const T*>(rows) + number * call.heads * call.dim : nullptr;
 }
 
 template <typename T, typename G>
@@ -107,10 +124,12 @@ void dot(const DotCall& call) {
       if (call.block.skip_self && call.block.index[e] == own) {
         std::fill(to, to + call.heads, Sum<T>{0});
       } else {
-        dot_heads<T, G>(call, row, call.block.index[e], to);
+        dot_heads<T, G>(call, row, call.block.index[e], edge_row<T>(call, call.bend.edge, e), to);
       }
     }
-    if (own < call.num_own) dot_heads<T, G>(call, row, own, own_dots + own * call.heads);
+    if (own < call.num_own) {
+      dot_heads<T, G>(call, row, own, edge_row<T>(call, call.bend.own_edge, own), own_dots + own * call.heads);
+    }
   }
 }
 

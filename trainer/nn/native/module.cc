@@ -23,7 +23,9 @@
 #include "trainer/nn/native/copy_arrays.h"
 #include "trainer/nn/native/head_rows.h"
 #include "trainer/nn/native/indexed_scores.h"
+#include "trainer/nn/native/joined_rows.h"
 #include "trainer/nn/native/learned_rows.h"
+#include "trainer/nn/native/max_rows.h"
 #include "trainer/nn/native/product.h"
 #include "trainer/nn/native/sum_rows.h"
 #include "trainer/nn/native/transpose.h"
@@ -131,6 +133,8 @@ std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]
 void bind_heads(nb::module_& m) {
   bind_struct(m, "HeadRows", "Rows of heads; see trainer/nn/native/head_rows.h.",
               FIELDS(HeadRows, data, row_stride, head_stride));
+  bind_struct(m, "Bend", "What products of rows become; see trainer/nn/native/head_rows.h.",
+              FIELDS(Bend, att, edge, own_edge, slope));
   bind_struct(m, "EdgeScores", "Scores of edges; see trainer/nn/native/attention.h.",
               FIELDS(EdgeScores, source, source_stride, target, target_stride, slope, edge, own_edge));
   bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/nn/native/head_rows.h.",
@@ -139,12 +143,23 @@ void bind_heads(nb::module_& m) {
   bind_call(m, "fold_rows", "The gradient of shared rows.",
             FIELDS(FoldCall, block, dtype, dim, heads, x, x_rows, weights, own_weights, num_own, out, partial));
   bind_call(m, "dot_rows", "The gradient of the weights of rows.",
-            FIELDS(DotCall, block, dtype, grad_dtype, dim, heads, grad, x, num_own, first_row, dots, own_dots));
+            FIELDS(DotCall, block, dtype, grad_dtype, dim, heads, grad, x, num_own, first_row, dots, own_dots, bend));
   bind_call(m, "attention", "Softmaxes over the edges of rows; see trainer/nn/native/attention.h.",
             FIELDS(AttentionCall, block, dtype, dim, scores, num_own, weights, own_weights, largest, sums, partial));
   bind_call(m, "attention_grad", "Their gradient.",
             FIELDS(AttentionGradCall, block, dtype, dim, scores, num_own, weights, own_weights, grads, own_grads,
                    target_grads, target_grads_stride, sums, partial));
+}
+
+void bind_joined(nb::module_& m) {
+  bind_call(
+      m, "joined_rows", "Sums of leaky_relu over edges, or its slopes; see trainer/nn/native/joined_rows.h.",
+      FIELDS(JoinedCall, block, dtype, dim, heads, own, own_stride, x, x_stride, edge, own_edge, slope, num_own, factor,
+             own_factor, scale, other, other_stride, other_of_row, slopes, bent, edge_grads, own_edge_grads, partial));
+  bind_call(m, "max_rows", "The largest rows of edges; see trainer/nn/native/max_rows.h.",
+            FIELDS(MaxCall, block, dtype, dim, x, x_stride, out, ties, partial));
+  bind_call(m, "max_rows_grad", "Their gradient.",
+            FIELDS(MaxGradCall, block, dtype, dim, x, x_stride, largest, shares, out, partial));
 }
 
 void bind_indexed_scores(nb::module_& m) {
@@ -264,6 +279,7 @@ NB_MODULE(_native, m) {
   bind_enums(m);
   bind_rows(m);
   bind_heads(m);
+  bind_joined(m);
   bind_indexed_scores(m);
   bind_products(m);
   bind_learned(m);

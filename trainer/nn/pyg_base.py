@@ -1,0 +1,44 @@
+"""What all layers on PyG's have in common: arguments that they do not take, and where PyG's own code runs."""
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.trim import has_message_hooks
+
+ADD = ("add", "sum")
+
+
+class Checked:
+    """What the layers have in common: arguments of PyG's that they do not take."""
+
+    aggregations: tuple[str, ...] = ()  # that are taken; (): there is no choice
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if limit := self.limit_of(self):
+            name = type(self).__name__
+            raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
+
+    @classmethod
+    def limit_of(cls, layer: pyg.MessagePassing) -> tuple[str, str] | None:
+        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        if cls.aggregations and layer.aggr not in cls.aggregations:
+            return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
+        if getattr(layer, "cached", False):
+            return "cached=False", "cached=True"
+        return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
+    """True where PyG's own code runs: sparse matrices, EdgeIndex, explanations, hooks on messages; not for Blocks."""
+    if isinstance(edge_index, Block):
+        return False
+    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
+        layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
+        return True
+    return not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer)

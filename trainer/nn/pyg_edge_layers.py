@@ -1,0 +1,139 @@
+"""The layers of the same names in torch_geometric.nn whose edges may have features or types, and GINConv.
+
+As those of pyg_layers.py, each is PyG's layer with a faster path before it.
+"""
+
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
+
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.gatv2 import GATv2Rules
+from cohort_gnn.nn.gin import GINERules, GINRules
+from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
+from cohort_gnn.nn.sage import AGGREGATIONS
+from cohort_gnn.nn.transformer import TransformerRules
+
+
+class GATv2Conv(Checked, GATv2Rules, pyg.GATv2Conv):
+    """``torch_geometric.nn.GATv2Conv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
+    results. Nothing of size [edges, columns] is made but the transformed features of edges, if there are any.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GATv2Conv(8, 4, heads=2, edge_dim=3)(x, edge_index, torch.randn(3, 3)).shape
+        torch.Size([5, 8])
+
+    Torch's CPU generator determines which edges dropout removes.
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
+    """
+
+    aggregations = ADD
+    propagate_type = {"x": PairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
+    edge_updater_type = {"x": PairTensor, "edge_attr": OptTensor}
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor | Block,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor:
+        """Like GATv2Rules.forward; PyG's code runs where attention weights are wanted, for sparse matrices, and where
+        the features of loops are other reductions than means."""
+        reduces = isinstance(self.fill_value, str) and self.fill_value != "mean"
+        other_loops = edge_attr is not None and self.add_self_loops and reduces and not isinstance(edge_index, Block)
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index) or other_loops:
+            return pyg.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
+        return GATv2Rules.forward(self, x, edge_index, edge_attr)
+
+
+class TransformerConv(Checked, TransformerRules, pyg.TransformerConv):
+    """``torch_geometric.nn.TransformerConv`` with scores, softmax and sums by edge in kernels: same arguments,
+    parameters and results. Nothing of size [edges, columns] is made.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.TransformerConv(8, 4, heads=2, beta=True)(x, edge_index).shape
+        torch.Size([5, 8])
+
+    Rows are multiplied by the weights of keys and values before or after the sum, whichever is less work. Torch's CPU
+    generator determines which edges dropout removes.
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
+    """
+
+    aggregations = ADD
+    # PyG reads this from sources, which are not here
+    propagate_type = {"query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor}
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor | Block,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor:
+        """Like TransformerRules.forward; PyG's code runs where attention weights are wanted, for sparse matrices."""
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index):
+            return pyg.TransformerConv.forward(self, x, edge_index, edge_attr, return_attention_weights)
+        return TransformerRules.forward(self, x, edge_index, edge_attr)
+
+
+class GINConv(Checked, GINRules, pyg.GINConv):
+    """``torch_geometric.nn.GINConv`` with gather and reduction in one kernel: same arguments, parameters and results.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GINConv(torch.nn.Linear(8, 4), train_eps=True)(x, edge_index).shape
+        torch.Size([5, 4])
+
+    Raises:
+        CohortError: an aggregation other than "mean", "sum", "add" and "max", or ``flow="target_to_source"``.
+    """
+
+    aggregations = AGGREGATIONS
+    propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        size: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """Like GINRules.forward; PyG's code runs for sparse matrices."""
+        if takes_pygs_way(self, edge_index):
+            return pyg.GINConv.forward(self, x, edge_index, size)
+        return GINRules.forward(self, x, edge_index, size)
+
+
+class GINEConv(Checked, GINERules, pyg.GINEConv):
+    """``torch_geometric.nn.GINEConv`` with gather, ReLU and sum in one kernel: same arguments, parameters and results.
+    With ``edge_dim``, the transformed features of edges are all there is of size [edges, columns].
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GINEConv(torch.nn.Linear(8, 4), edge_dim=3)(x, edge_index, torch.randn(3, 3)).shape
+        torch.Size([5, 4])
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
+    """
+
+    aggregations = ADD
+    propagate_type = {"x": OptPairTensor, "edge_attr": OptTensor}  # PyG reads this from sources, which are not here
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """Like GINERules.forward; PyG's code runs for sparse matrices."""
+        if takes_pygs_way(self, edge_index):
+            return pyg.GINEConv.forward(self, x, edge_index, edge_attr, size)
+        return GINERules.forward(self, x, edge_index, edge_attr, size)

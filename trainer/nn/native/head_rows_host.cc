@@ -84,6 +84,28 @@ const T* row_of(const HeadRows& rows, int64_t row, int64_t head) {
   return static_cast<const T*>(rows.data) + row * rows.row_stride + head * rows.head_stride;
 }
 
+// The sum of att * leaky_relu(target + x + edge), or without the last where it is null.
+template <typename T, typename G, typename A>
+A bent_dot(int64_t dim, const A* att, A slope, const G* target, const T* x, const T* edge) {
+  A sum = 0;
+  if (edge) {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < dim; ++c) {
+      const A z = widen(target[c]) + widen(x[c]) + widen(edge[c]);
+      const A low = z * slope;
+      sum += att[c] * (z > 0 ? z : low);
+    }
+  } else {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < dim; ++c) {
+      const A z = widen(target[c]) + widen(x[c]);
+      const A low = z * slope;
+      sum += att[c] * (z > 0 ? z : low);
+    }
+  }
+  return sum;
+}
+
 // to[h] = <grad[row][h], x[index][h]>; `edge`: with Bend, the row of the edge, or null.
 template <typename T, typename G>
 void dot_heads(const DotCall& call, int64_t row, int64_t index, const void* edge, Sum<T>* to) {
@@ -93,17 +115,13 @@ void dot_heads(const DotCall& call, int64_t row, int64_t index, const void* edge
   for (int64_t h = 0; h < call.heads; ++h) {
     const G* grad = row_of<G>(call.grad, row, h);
     const T* x = row_of<T>(call.x, index, h);
-    A sum = 0;
-    if (!att) {
-      for (int64_t c = 0; c < call.dim; ++c) sum += widen(grad[c]) * widen(x[c]);
-    } else {
+    if (att) {
       const T* of_edge = edge ? static_cast<const T*>(edge) + h * call.dim : nullptr;
-      for (int64_t c = 0; c < call.dim; ++c) {
-        const A z = widen(grad[c]) + widen(x[c]) + (of_edge ? widen(of_edge[c]) : A{0});
-        sum += att[h * call.dim + c] * (z > 0 ? z : z * slope);
-      }
+      to[h] = bent_dot(call.dim, att + h * call.dim, slope, grad, x, of_edge);
+      continue;
     }
-    to[h] = sum;
+    to[h] = 0;
+    for (int64_t c = 0; c < call.dim; ++c) to[h] += widen(grad[c]) * widen(x[c]);
   }
 }
 

@@ -7,6 +7,8 @@ namespace cohort::trainer {
 namespace {
 
 constexpr int kRowsAtOnce = 64;
+constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
+constexpr int64_t kLineBytes = 64;
 
 template <typename T>
 class JoinedRow {
@@ -61,8 +63,24 @@ class JoinedRow {
     return rows ? static_cast<const T*>(rows) + row * stride : instead.data();
   }
 
+  // Rows that an edge brings come from memory while those before are added.
+  void fetch(int64_t e) const {
+    if (e >= call_.block.num_edges) return;
+    const int64_t index = call_.block.index[e];
+    fetch_row(call_.x, call_.x_stride, index);
+    if (!call_.other_of_row) fetch_row(call_.other, call_.other_stride, index);
+    if (call_.block.edge) fetch_row(call_.edge, call_.dim, call_.block.edge[e]);
+  }
+  void fetch_row(const void* rows, int64_t stride, int64_t row) const {
+    if (!rows) return;
+    const char* from = reinterpret_cast<const char*>(static_cast<const T*>(rows) + row * stride);
+    const int64_t row_bytes = call_.dim * static_cast<int64_t>(sizeof(T));
+    for (int64_t at = 0; at < row_bytes; at += kLineBytes) __builtin_prefetch(from + at);
+  }
+
   void add_edges(int64_t row, EdgeRange range, std::vector<A>& slopes, std::vector<A>& bent) {
     for (int64_t e = range.begin; e < range.end; ++e) {
+      fetch(e + kEdgesAhead);
       const int64_t index = call_.block.index[e], number = call_.block.number(e);
       if (call_.block.skip_self && index == row) {
         if (call_.edge_grads) std::fill_n(static_cast<T*>(call_.edge_grads) + number * call_.dim, call_.dim, T{});
@@ -79,21 +97,45 @@ class JoinedRow {
     const T* x = row_of(call_.x, call_.x_stride, index, zeros_);
     const T* edge = row_of(edge_rows, call_.dim, number, zeros_);
     const T* other = row_of(call_.other, call_.other_stride, call_.other_of_row ? row : index, ones_);
-    const A bend = static_cast<A>(call_.slope);
     T* grad = grads ? static_cast<T*>(grads) + number * call_.dim : nullptr;
     for (int64_t head = 0; head < call_.heads; ++head) {
       const A factor = factors ? static_cast<const A*>(factors)[number * call_.heads + head] : A{1};
-      const auto first = static_cast<std::size_t>(head * head_dim), end = first + static_cast<std::size_t>(head_dim);
-      for (std::size_t c = first; c < end; ++c) {
-        const A z = own_[c] + widen(x[c]) + widen(edge[c]), by = factor * (z > 0 ? A{1} : bend);
-        bent[c] += by * z;
-        slopes[c] += by * widen(other[c]);
-      }
-      if (!grad) continue;
-      for (std::size_t c = first; c < end; ++c) {
-        const A z = own_[c] + widen(x[c]) + widen(edge[c]);
-        grad[c] = narrow<T>(scale_[c] * factor * (z > 0 ? A{1} : bend) * widen(other[c]));
-      }
+      const A low = factor * static_cast<A>(call_.slope);
+      const int64_t c = head * head_dim;
+      if (call_.slopes)
+        add_slopes(head_dim, factor, low, own_.data() + c, x + c, edge + c, other + c, slopes.data() + c);
+      if (call_.bent) add_bent(head_dim, factor, low, own_.data() + c, x + c, edge + c, bent.data() + c);
+      if (grad)
+        put_grads(head_dim, factor, low, own_.data() + c, x + c, edge + c, other + c, scale_.data() + c, grad + c);
+    }
+  }
+
+  // `low` is the factor where leaky_relu's argument is not positive.
+  void add_slopes(int64_t count, A factor, A low, const A* __restrict own, const T* __restrict x,
+                  const T* __restrict edge, const T* __restrict other, A* __restrict to) const {
+#pragma omp simd
+    for (int64_t c = 0; c < count; ++c) {
+      const A z = own[c] + widen(x[c]) + widen(edge[c]), by = z > 0 ? factor : low;
+      to[c] += by * widen(other[c]);
+    }
+  }
+
+  void add_bent(int64_t count, A factor, A low, const A* __restrict own, const T* __restrict x,
+                const T* __restrict edge, A* __restrict to) const {
+#pragma omp simd
+    for (int64_t c = 0; c < count; ++c) {
+      const A z = own[c] + widen(x[c]) + widen(edge[c]), by = z > 0 ? factor : low;
+      to[c] += by * z;
+    }
+  }
+
+  void put_grads(int64_t count, A factor, A low, const A* __restrict own, const T* __restrict x,
+                 const T* __restrict edge, const T* __restrict other, const A* __restrict scale,
+                 T* __restrict to) const {
+#pragma omp simd
+    for (int64_t c = 0; c < count; ++c) {
+      const A z = own[c] + widen(x[c]) + widen(edge[c]), by = z > 0 ? factor : low;
+      to[c] = narrow<T>(scale[c] * by * widen(other[c]));
     }
   }
 

@@ -10,7 +10,7 @@
 namespace cohort::trainer {
 
 // out[i] = max over edges e of row i of x[index[e]], NaN where there is one, 0 without edges; ties[i]: how many of the
-// edges bring it.
+// edges bring it, any number for NaN.
 struct MaxCall {
   BlockRef block;
   Dtype dtype = Dtype::kFloat32;  // of x and out

@@ -8,10 +8,46 @@ namespace cohort::trainer {
 namespace {
 
 constexpr int kRowsAtOnce = 64;
+constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are read
+constexpr int64_t kLineBytes = 64;
+
+template <typename T>
+void fetch(const T* row, int64_t dim) {
+  const char* from = reinterpret_cast<const char*>(row);
+  for (int64_t at = 0; at < dim * static_cast<int64_t>(sizeof(T)); at += kLineBytes) __builtin_prefetch(from + at);
+}
+
+template <typename T, typename A>
+void take_row(int64_t dim, const T* __restrict from, A* __restrict largest, A* __restrict ties) {
+  // Loops of one choice each: the compiler makes branches of more. How many edges bring a NaN does not matter.
+#pragma omp simd
+  for (int64_t c = 0; c < dim; ++c) {
+    const A count = ties[c];
+    ties[c] = widen(from[c]) > largest[c] ? A{0} : count;
+  }
+#pragma omp simd
+  for (int64_t c = 0; c < dim; ++c) ties[c] += widen(from[c]) >= largest[c] ? A{1} : A{0};
+#pragma omp simd
+  for (int64_t c = 0; c < dim; ++c) {
+    const A value = widen(from[c]), larger = value > largest[c] ? value : largest[c];
+    largest[c] = value == value ? larger : value;
+  }
+}
+
+template <typename T, typename A>
+void add_shares(int64_t dim, const T* __restrict x, const T* __restrict largest, const T* __restrict shares,
+                A* __restrict to) {
+#pragma omp simd
+  for (int64_t c = 0; c < dim; ++c) {
+    const A share = widen(shares[c]);
+    to[c] += widen(x[c]) == widen(largest[c]) ? share : A{0};
+  }
+}
 
 template <typename T>
 void largest_of(const MaxCall& call) {
   using A = Sum<T>;
+  const auto row_of = [&](int64_t row) { return static_cast<const T*>(call.x) + row * call.x_stride; };
 #pragma omp parallel if (call.block.num_rows > kRowsAtOnce)
   {
     std::vector<A> largest(static_cast<std::size_t>(call.dim)), ties(largest.size());
@@ -21,13 +57,8 @@ void largest_of(const MaxCall& call) {
       std::fill(largest.begin(), largest.end(), range.begin < range.end ? A{-INFINITY} : A{0});
       std::fill(ties.begin(), ties.end(), A{0});
       for (int64_t e = range.begin; e < range.end; ++e) {
-        const T* from = static_cast<const T*>(call.x) + call.block.index[e] * call.x_stride;
-        for (std::size_t c = 0; c < largest.size(); ++c) {
-          const A value = widen(from[c]);
-          const bool is_larger = value > largest[c] || value != value;
-          ties[c] = is_larger ? A{1} : ties[c] + static_cast<A>(value == largest[c]);
-          largest[c] = is_larger ? value : largest[c];
-        }
+        if (e + kEdgesAhead < call.block.num_edges) fetch(row_of(call.block.index[e + kEdgesAhead]), call.dim);
+        take_row(call.dim, row_of(call.block.index[e]), largest.data(), ties.data());
       }
       T* out = static_cast<T*>(call.out) + row * call.dim;
       A* counts = static_cast<A*>(call.ties) + row * call.dim;
@@ -50,10 +81,15 @@ void shares_of(const MaxGradCall& call) {
       const auto add_edges = [&](EdgeRange edges, std::vector<A>& to) {
         std::fill(to.begin(), to.end(), A{0});
         for (int64_t e = edges.begin; e < edges.end; ++e) {
+          if (e + kEdgesAhead < call.block.num_edges) {
+            const int64_t ahead = call.block.index[e + kEdgesAhead] * call.dim;
+            fetch(static_cast<const T*>(call.largest) + ahead, call.dim);
+            fetch(static_cast<const T*>(call.shares) + ahead, call.dim);
+          }
           const int64_t at = call.block.index[e] * call.dim;
-          const T *largest = static_cast<const T*>(call.largest) + at, *share = static_cast<const T*>(call.shares) + at;
-          for (std::size_t c = 0; c < to.size(); ++c)
-            to[c] += widen(x[c]) == widen(largest[c]) ? widen(share[c]) : A{0};
+          const T *largest = static_cast<const T*>(call.largest) + at,
+                  *shares = static_cast<const T*>(call.shares) + at;
+          add_shares(call.dim, x, largest, shares, to.data());
         }
       };
       add_edges(range.in_pieces() ? EdgeRange{} : range, sum);

@@ -106,15 +106,6 @@ def test_a_name_that_is_too_long_is_an_error_like_others(tmp_path):
         generate(tmp_path / ("x" * 300), kind="sbm", nodes=20, edges=30, dim=2)
 
 
-def test_neighbours_ascend(tmp_path):
-    data = make(tmp_path, kind="powerlaw")
-    steps = np.diff(data.indices.astype(np.int64))
-    starts = data.indptr[1:-1]
-    inside = np.ones(len(steps), bool)
-    inside[starts[(starts > 0) & (starts < data.num_edges)] - 1] = False
-    assert (steps[inside] >= 0).all()
-
-
 def test_the_command_line_takes_short_numbers(tmp_path, run):
     argv = ["--kind", "rmat", "--nodes", "1.5k", "--edges", "1e4", "--dim", "8", "--dtype", "uint8", "--classes", "3"]
     assert run("generate", tmp_path / "g", *argv, "--seed", "7", "--split-ratio", "0.5,0.1,0.1") == 0

@@ -73,21 +73,5 @@ TEST_F(DatasetFolder, ShowsTheStartOfALongValue) {
   expect_refused("expected \"num_nodes\": an integer, found \"" + std::string(79, '5') + "...\n");
 }
 
-TEST_F(DatasetFolder, CheckFindsAllProblemsAtOnce) {
-  poke<int64_t>("indptr.npy", 7, 1000);
-  poke<int32_t>("indices.npy", 399, 50);
-  poke<int32_t>("indices.npy", 20, -1);
-  poke<int64_t>("labels.npy", 3, 4);
-  std::filesystem::remove(path("val_ids.npy"));
-  const auto problems = check(data_);
-  std::string all;
-  for (const Problem& problem : problems) all += base::Error(problem).what() + std::string("\n");
-  EXPECT_EQ(problems.size(), 4u) << all;
-  EXPECT_NE(all.find("indptr.npy[8]: expected at least 1000"), std::string::npos) << all;
-  EXPECT_NE(all.find("indices.npy[20]: expected a node in [0, 50), found -1 (2 such places)"), std::string::npos);
-  EXPECT_NE(all.find("labels.npy[3]: expected a class in [0, 4) or -1 for none, found 4"), std::string::npos) << all;
-  EXPECT_NE(all.find("val_ids.npy: expected a .npy array, found no such file"), std::string::npos) << all;
-}
-
 }  // namespace
 }  // namespace cohort::dataset

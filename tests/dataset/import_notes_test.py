@@ -84,13 +84,6 @@ def test_the_origin_of_splits_is_said(tmp_path):
     assert "train 2, val 1, test 3 (from --splits)" in said_by(source, **labelled, splits=paths)
 
 
-def test_a_split_of_another_shape_is_refused(tmp_path):
-    tensors = dict(x=X, edge_index=np.stack([SRC, DST]), y=Y, train_mask=np.ones((NUM_NODES, 10), bool))
-    torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt")
-    assert error.place.endswith("train_mask") and "[20, 10]" in error.found
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64])
 @pytest.mark.parametrize("names", ["src", "edge_index"])
 def test_masks_of_an_npz_are_masks_whatever_their_type(tmp_path, names, dtype):
@@ -299,30 +292,26 @@ def test_classes_that_no_node_has_are_counted(tmp_path, labels, told):
     assert told in said if told else "classes" not in said
 
 
-NAMED = {
-    "edges": "user17,item3\nuser18,item4\n",
-    "edges_with_names": "src,dst\nuser17,3\nuser18,4\n",
-    "one_column": "src,dst\n17,item3\n",
+NAMES = "numpy.unique(column, return_inverse=True)"
+NO_IDS = {  # a text of edges, what the cure says and what was found
+    "edges": ("user17,item3\nuser18,item4\n", NAMES, ""),
+    "edges_with_names": ("src,dst\nuser17,3\nuser18,4\n", NAMES, ""),
+    "one_column": ("src,dst\n17,item3\n", NAMES, ""),
+    "a_word_among_numbers": ("a,b\n0,1\n1,three\n", "--separator", ""),
+    "fractions": ("src,dst\n1.0,2.0\n2.0,0.0\n", "without a fraction", '"1.0" in src, and the like in dst'),
+    "fraction": ("src,dst\n0,2.0\n", "3, not 3.0", ""),
+    "large": (f"src,dst\n0,{'9' * 20}\n", "from -2^63 to 2^63 - 1", ""),
 }
 
 
-@pytest.mark.parametrize("rename", [False, True])
-@pytest.mark.parametrize("name", NAMED)
-def test_text_in_the_place_of_ids_gets_a_cure(tmp_path, name, rename):
-    (tmp_path / "e.csv").write_text(NAMED[name])
+@pytest.mark.parametrize(
+    ("name", "rename"), [*((name, False) for name in NO_IDS), ("edges", True), ("one_column", True)]
+)
+def test_what_is_no_id_gets_a_cure(tmp_path, name, rename):
+    text, cure, found = NO_IDS[name]
+    (tmp_path / "e.csv").write_text(text)
     error = refusal(tmp_path / "e.csv", features="ones", rename=rename)
-    assert "numpy.unique(column, return_inverse=True)" in error.hint and error.expected == "an integer"
-
-
-def test_a_word_among_numbers_is_no_name(tmp_path):
-    (tmp_path / "e.csv").write_text("a,b\n0,1\n1,three\n")
-    assert "--separator" in refusal(tmp_path / "e.csv", features="ones").hint
-
-
-def test_ids_with_a_fraction_get_a_cure(tmp_path):
-    (tmp_path / "e.csv").write_text("src,dst\n1.0,2.0\n2.0,0.0\n")
-    error = refusal(tmp_path / "e.csv", features="ones")
-    assert "without a fraction" in error.hint and error.found == '"1.0" in src, and the like in dst'
+    assert cure in error.hint and error.expected == "an integer" and found in error.found
 
 
 def test_arrays_of_text_get_a_cure(tmp_path):
@@ -359,10 +348,3 @@ def test_another_meta_json_makes_no_data_set(tmp_path):
     folder = write_npz(tmp_path / "g", "folder", dict(src=SRC, dst=DST, x=X, labels=Y))
     (folder / "meta.json").write_text('{"format": "another"}')
     assert imported(folder).num_nodes == NUM_NODES
-
-
-@pytest.mark.parametrize(("end", "hint"), [("2.0", "3, not 3.0"), ("9" * 20, "from -2^63 to 2^63 - 1")])
-def test_a_number_that_is_no_id_has_a_cure(tmp_path, end, hint):
-    (tmp_path / "e.csv").write_text(f"src,dst\n0,{end}\n")
-    error = refusal(tmp_path / "e.csv", features="ones")
-    assert error.expected == "an integer" and hint in error.hint

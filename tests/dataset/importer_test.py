@@ -10,7 +10,6 @@ import scipy.sparse
 import torch
 from import_helpers import write_npz
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, from_pyg, from_tensors, import_npz
@@ -56,15 +55,6 @@ def test_the_format_page_shows_the_meta_of_cora(tmp_path):
     assert (tmp_path / "cora" / "meta.json").read_text() == shown
 
 
-def test_undirected_is_what_pyg_makes_of_it(tmp_path):
-    import_npz(CORA, tmp_path / "cora", undirected=True)
-    rows, columns = csr(np.load(CORA), "adj").nonzero()
-    wanted = to_undirected(torch.from_numpy(np.stack([rows, columns]).astype(np.int64)))
-    found = open_dataset(tmp_path / "cora").to_pyg().edge_index
-    assert set(map(tuple, found.T.tolist())) == set(map(tuple, wanted.T.tolist()))
-    assert found.shape == wanted.shape
-
-
 @pytest.mark.parametrize("options", [{}, {"pca": 16}, {"row_normalize": True, "undirected": True, "seed": 4}])
 def test_a_second_import_gives_the_same_bytes(tmp_path, options):
     import_npz(CORA, tmp_path / "a" / "cora", **options)
@@ -78,12 +68,6 @@ def test_the_seed_moves_the_splits(tmp_path):
     a, b = open_dataset(tmp_path / "a"), open_dataset(tmp_path / "b")
     assert set(a.train_ids) != set(b.train_ids)
     assert np.array_equal(a.x, b.x)
-
-
-def test_row_normalize_makes_rows_add_up_to_one(tmp_path):
-    import_npz(CORA, tmp_path / "cora", row_normalize=True)
-    sums = open_dataset(tmp_path / "cora").x.sum(axis=1)
-    np.testing.assert_allclose(sums, 1, rtol=1e-5)
 
 
 def test_a_column_of_ones_stays_as_it_is(tmp_path):
@@ -122,13 +106,6 @@ def test_plain_arrays_point_from_src_to_dst(tmp_path, kind, run):
     np.testing.assert_array_equal(data.x, PLAIN["x"])
     np.testing.assert_array_equal(data.y, PLAIN["labels"])
     np.testing.assert_array_equal(data.train_ids, [0, 1, 3])  # node 2 has no label
-
-
-def test_ids_of_the_input_are_kept(tmp_path):
-    np.savez(tmp_path / "in.npz", train_ids=[3], val_ids=[1], test_ids=[0], **PLAIN)
-    import_npz(tmp_path / "in.npz", tmp_path / "out")
-    data = open_dataset(tmp_path / "out")
-    assert (list(data.train_ids), list(data.val_ids), list(data.test_ids)) == ([3], [1], [0])
 
 
 def with_nan():

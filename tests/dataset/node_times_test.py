@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -193,9 +192,3 @@ def test_damaged_times_are_refused(tmp_path):
         open_dataset(folder)
     (folder / "node_times.npy").unlink()
     assert any(problem.place.endswith("node_times.npy") for problem in check(folder))
-
-
-def test_data_sets_without_times_are_those_of_before(tmp_path):
-    folder = from_tensors(tmp_path / "out", x=X, edge_index=EDGES)
-    assert open_dataset(folder).node_times is None and not (folder / "node_times.npy").exists()
-    assert "node_times" not in Path(folder / "meta.json").read_text()

@@ -13,9 +13,8 @@ import pytest
 import torch
 from import_helpers import imported, refusal, write_npz
 from layout_writers import sample
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 
-import cohort_gnn as cohort
 from cohort_gnn import CohortError
 from cohort_gnn.dataset import from_pyg, from_tensors, split_links
 from cohort_gnn.dataset import open as open_dataset
@@ -145,17 +144,6 @@ def test_files_of_tensors_bring_features(tmp_path, kind):
     assert edges_read_by_hand(data.path) == EXPECTED
 
 
-def test_edge_attr_of_a_data_has_features(tmp_path):
-    tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
-    rows, one = torch.from_numpy(ROWS), torch.from_numpy(ROWS[:, :1])
-    assert edges_read_by_hand(from_pyg(Data(**tensors, edge_attr=rows), tmp_path / "wide")) == EXPECTED
-    narrow = open_dataset(from_pyg(Data(**tensors, edge_attr=one), tmp_path / "one"))
-    assert narrow.edge_weights is None and narrow.edge_attr.shape == (len(SRC), 1)
-    both = open_dataset(from_pyg(Data(**tensors, edge_attr=one[:, 0], edge_weight=one[:, 0]), tmp_path / "both"))
-    assert both.edge_attr.shape == (len(SRC), 1)
-    np.testing.assert_array_equal(both.edge_attr[:, 0], both.edge_weights)
-
-
 def test_a_data_set_written_by_hand_is_read(tmp_path):
     folder = written(tmp_path / "set")
     meta = json.loads((folder / "meta.json").read_text())
@@ -218,20 +206,15 @@ def test_what_does_not_fit_is_refused(tmp_path):
     assert "memory for the times of all edges" in refusal(tmp_path / "many.pt", memory=16_000_000).expected
 
 
-def test_renumbering_takes_features_along(tmp_path):
-    folder = written(tmp_path / "data")
+def test_renumbering_takes_features_and_weights_along(tmp_path):
+    folder = written(tmp_path / "data", edge_weight=ROWS[:, 0])
     (tmp_path / "new").mkdir()
     renumber(folder, tmp_path / "new")
     old = np.load(tmp_path / "new/old_of_new.npy")
     np.save(tmp_path / "new/features.npy", GRAPH.x[old])
     found = edges_read_by_hand(tmp_path / "new")
     assert sorted((int(old[d]), int(old[s]), *row) for d, s, *row in found) == sorted(EXPECTED)
-
-
-def test_held_out_links_leave_features_with_the_edges_that_stay(tmp_path):
-    folder = split_links(written(tmp_path / "data"), tmp_path / "out", negatives=2)
-    found = edges_read_by_hand(folder)
-    assert 0 < len(found) < len(EXPECTED) and set(found) < set(EXPECTED)
+    assert np.load(tmp_path / "new/edge_weights.npy").tolist() == [row[2] for row in found]
 
 
 def test_info_tells_of_features(tmp_path, run, capsys):
@@ -309,8 +292,3 @@ edges: [{{type: [paper, cites, paper], file: cites.csv, features: ["a:c"]}},
         assert list(found) == EXPECTED
     (tmp_path / "graph.yaml").write_text(text.replace("file: cites.csv", "file: edges.npy"))
     assert "a file, for edges without a table" in refusal(tmp_path / "graph.yaml").expected
-
-
-def test_the_package_opens_what_it_writes(tmp_path):
-    data = cohort.dataset.open(written(tmp_path / "set"))
-    assert data.edge_table.num_rows == len(SRC) and data.edge_table.feature_dim == 3

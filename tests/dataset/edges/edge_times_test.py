@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -128,11 +127,6 @@ def test_a_run_says_that_it_uses_no_times(tmp_path):
         options = ["--device", "cpu", "--epochs", 1, "--fanout", "2", "--out", tmp_path / f"run-{name}"]
         found = ran("train", tmp_path / name, *options)
         assert ("edge times are not used" in found.stdout + found.stderr) == is_said
-
-
-def test_meta_without_times_is_that_of_before(tmp_path):
-    from_tensors(tmp_path / "plain", x=GRAPH.x, edge_index=GRAPH.edge_index)
-    assert "edge_times" not in json.loads((tmp_path / "plain" / "meta.json").read_text())["files"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ import cohort_gnn as cohort
 from cohort_gnn import CohortError
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
 OF_NODES = {"features": "ones", "nodes": GRAPH.num_nodes}
@@ -139,19 +138,6 @@ def test_tensors_of_a_csc_bring_weights_and_to_pyg_gives_them_back(tmp_path):
     assert weighted_edges(again) == EXPECTED
     graph = data.to_pyg()
     assert by_bits(zip(*graph.edge_index.flip(0).tolist(), graph.edge_weight.tolist(), strict=True)) == EXPECTED
-
-
-def test_renumbering_takes_weights_along(tmp_path):
-    folder = cohort.from_tensors(
-        tmp_path / "data", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=WEIGHTS
-    )
-    (tmp_path / "new").mkdir()
-    renumber(folder, tmp_path / "new")
-    old = np.load(tmp_path / "new/old_of_new.npy")
-    np.save(tmp_path / "new/features.npy", GRAPH.x[old])
-    found = weighted_edges(tmp_path / "new")
-    assert found == by_bits(found)
-    assert by_bits((int(old[target]), int(old[source]), weight) for target, source, weight in found) == EXPECTED
 
 
 def test_generated_weights_are_those_of_both_directions(tmp_path, run):

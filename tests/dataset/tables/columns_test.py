@@ -132,31 +132,6 @@ def test_parts_of_timestamps_are_those_of_pandas(zone, tmp_path):
     assert np.array_equal(data.x, np.stack(clock_parts, axis=1))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_a_description_of_files_says_the_same(kind, tmp_path):
-    users = USERS.assign(active=USERS["active"].map({True: "true", False: "false"}))
-    features = [
-        {"column": "income", "nulls": "zero"},
-        {"column": "active", "kind": "category"},
-        {"column": "joined", "kind": "time", "parts": ["weekday", "hour"]},
-        "age",
-    ]
-    for name, table in (("users", users), ("payments", PAYMENTS)):
-        getattr(table, f"to_{kind}")(tmp_path / f"{name}.{kind}", index=False)
-    described = {
-        "nodes": {"user": {"file": f"users.{kind}", "features": features} | KEYS},
-        "edges": [
-            {"type": list(PAYS), "file": f"payments.{kind}", "time": "at", "time_unit": "s", "time_zone": "UTC"} | ENDS
-        ],
-    }
-    (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
-    import_graph(tmp_path, tmp_path / "out")
-    data = open_dataset(tmp_path / "out")
-    expected = made(tmp_path / "same", features, users, {"time": "at", "time_unit": "s", "time_zone": "UTC"})
-    for array in ("x", "y", "train_ids", "val_ids", "test_ids", "indptr", "indices", "edge_times"):
-        assert np.array_equal(getattr(data, array), getattr(expected, array)), array
-
-
 @pytest.mark.parametrize("null", [None, "none", "NA"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_path):

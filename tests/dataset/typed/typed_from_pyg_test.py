@@ -133,15 +133,6 @@ def test_masks_become_splits_and_options_are_kept(tmp_path):
     assert (written.name, written.num_classes) == ("mine", 7)
 
 
-def test_without_masks_splits_are_random(tmp_path):
-    written = [
-        open_dataset(from_pyg(graph_of(), tmp_path / f"{seed}-{again}", split=(1, 0, 0), seed=seed))
-        for seed in (0, 1)
-        for again in (0, 1)
-    ]
-    assert all(sorted(data.train_ids) == [0, 1, 3] for data in written)
-
-
 def test_target_chooses_among_types_with_y(tmp_path):
     data = graph_of()
     data["author"].y = torch.tensor([0, 1, 1])
@@ -151,14 +142,6 @@ def test_target_chooses_among_types_with_y(tmp_path):
         written = open_dataset(from_pyg(data, tmp_path / "out", target="author"))
     assert written.target == "author" and written.y.tolist() == [0, 1, 1]
     assert open_dataset(from_pyg(graph_of(y=None), tmp_path / "none", target="author")).num_classes == 0
-
-
-def test_what_is_left_out_is_named_in_one_warning(tmp_path):
-    data = graph_of(year=torch.arange(4))
-    data["author", "writes", "paper"].degree = torch.rand(4, 2)
-    with pytest.warns(UserWarning, match="year of paper; degree of author, writes, paper are left out") as found:
-        from_pyg(data, tmp_path / "out")
-    assert len(found) == 1 and found[0].filename == __file__
 
 
 def with_edges(edge_index) -> HeteroData:

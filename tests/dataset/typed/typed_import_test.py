@@ -307,17 +307,6 @@ def test_ids_need_memory(tmp_path):
     assert error.place == "--memory" and "for the ids" in error.expected
 
 
-def test_an_interrupt_leaves_nothing(tmp_path):
-    def interrupt(what, fraction):
-        if what == "writing writes":
-            raise KeyboardInterrupt
-
-    write_described(tmp_path / "mine", sample())
-    with pytest.raises(KeyboardInterrupt):
-        imported(tmp_path / "mine", progress=interrupt)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
 def test_a_kill_leaves_only_what_the_next_import_removes(tmp_path):
     """The process ends itself while it reads the edges of the second relation."""
     write_described(tmp_path / "mine", sample())

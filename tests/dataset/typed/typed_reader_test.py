@@ -63,18 +63,6 @@ def test_a_folder_that_was_written_by_the_library_reads_by_hand(tmp_path, all_fe
     assert_same(open_dataset(out), read_by_hand(out))
 
 
-def test_gives_pyg_the_whole_graph(small):
-    graph = open_dataset(small).to_pyg()
-    assert graph.validate()
-    assert graph.metadata() == open_dataset(small).metadata()
-    assert graph["author"].num_nodes == 3 and "x" not in graph["author"]
-    assert graph["paper"].x.dtype == torch.float32 and graph["paper"].x[3, 1] == 7
-    assert graph["author", "writes", "paper"].edge_index.tolist() == [[0, 1, 0, 2, 2], [0, 0, 2, 2, 3]]
-    assert graph["paper"].y.tolist() == [0, 2, -1, 1]
-    assert graph["paper"].train_mask.tolist() == [True, True, False, False]
-    assert not graph["paper"].test_mask.any()
-
-
 def test_one_type_alone_is_refused_by_its_callers(small, tmp_path):
     with pytest.raises(CohortError) as error:
         open_one_type(small)

@@ -10,7 +10,7 @@ from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import held_out, split_links, write_links
+from cohort_gnn.dataset import held_out, write_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import main
 
@@ -35,43 +35,6 @@ def shop(tmp_path) -> Path:
 
 def edges_of(data, relation) -> list[tuple[int, int]]:
     return list(map(tuple, data.edge_types[relation].edge_index().T.tolist()))
-
-
-@pytest.mark.parametrize(("name", "relation"), [("buys", BUYS), ("item:rev_buys:user", REV_BUYS), ("like", LIKE)])
-def test_held_out_edges_and_their_reverse_leave_the_graph(shop, tmp_path, name, relation):
-    out = split_links(shop, tmp_path / "out", relation=name, shares=(0.1, 0.2), negatives=8)
-    before, after, held = open_dataset(shop), open_dataset(out), held_out(out)
-    reverse = {BUYS: REV_BUYS, REV_BUYS: BUYS, LIKE: REV_LIKE}[relation]
-    links = {split: set(map(tuple, held[split].pairs.tolist())) for split in held}
-    gone = links["val"] | links["test"]
-    every = {pair for pair in edges_of(before, relation) if relation != LIKE or pair[0] != pair[1]}
-    assert not links["val"] & links["test"] and gone < every
-    assert [len(links[split]) for split in ("val", "test")] == [round(0.1 * len(every)), round(0.2 * len(every))]
-    assert edges_of(after, relation) == [pair for pair in edges_of(before, relation) if pair not in gone]
-    backward = [pair for pair in edges_of(before, reverse) if pair[::-1] not in gone]
-    assert edges_of(after, reverse) == backward and len(backward) == len(edges_of(after, relation))
-    for other in before.edge_types.keys() - {relation, reverse}:
-        assert edges_of(after, other) == edges_of(before, other)
-    for bought, (users, items) in ((BUYS, (0, 1)), (REV_BUYS, (1, 0))):
-        left = after.to_pyg()[bought]
-        assert left.edge_weight.tolist() == (100 * left.edge_index[users] + left.edge_index[items]).tolist()
-    np.testing.assert_array_equal(after.node_types["item"].x, before.node_types["item"].x)
-    assert after.y.tolist() == before.y.tolist() and after.name == "out"
-    for links_of in held.values():
-        assert links_of.negatives.shape == (len(links_of.pairs), 8)
-        sources = links_of.pairs[:, :1].repeat(8, axis=1)
-        assert not every & set(zip(sources.ravel().tolist(), links_of.negatives.ravel().tolist(), strict=True))
-
-
-def test_a_relation_without_a_reverse_is_its_own_within_one_type(shop, tmp_path):
-    data = open_dataset(shop).to_pyg()
-    del data[REV_LIKE]
-    shop = cohort.from_pyg(data, tmp_path / "set")
-    out = split_links(shop, tmp_path / "out", relation="like")
-    held = held_out(out)
-    gone = {pair for links in held.values() for pair in map(tuple, links.pairs.tolist())}
-    kept = [pair for pair in edges_of(open_dataset(shop), LIKE) if pair not in gone and pair[::-1] not in gone]
-    assert edges_of(open_dataset(out), LIKE) == kept
 
 
 def test_the_command_names_the_relation(shop, tmp_path, capsys):

@@ -69,25 +69,6 @@ def test_the_table_has_a_row_a_mode_and_the_mean_of_the_shapes(file):
     assert "mean of 2 shapes: 1.38 (+37.5 %)" in table.note  # of 1.5 and 1.25
 
 
-def test_the_bars_are_of_the_modes(file, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
-    panels, draw = [], figure.draw_panels
-
-    def noting(drawn):
-        panels.extend(drawn)
-        return draw(drawn)
-
-    monkeypatch.setattr(figure, "draw_panels", noting)
-    assert main([str(file), "--png", str(tmp_path / "a.png")]) == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert [(panel.title, panel.names) for panel in panels] == [
-        ("products\nM: epoch 1.50x, fetch 1.50x", ["none", "C", "M"]),
-        ("reddit\nM: epoch 1.25x, fetch 1.25x", ["none", "M"]),
-    ]
-    assert [each["seconds"] for each in panels[0].times] == [0.3, 0.3, 0.2]
-    assert f"chart: {tmp_path / 'a.png'}" in capsys.readouterr().out
-
-
 def test_panels_stack_their_parts_in_rows_of_four(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(report_charts, "png_of", lambda figure: figure)

@@ -160,11 +160,6 @@ def test_the_sizes_are_as_varied(measured, graph):
     assert (two["edges"], two["rows"], two["batches"]) == (whole["edges"], whole["rows"], whole["batches"])
 
 
-def test_the_picture_is_there(measured):
-    pytest.importorskip("matplotlib")
-    assert (measured[0] / "scaling.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_times_are_medians_of_the_epochs_after_the_first(graph, tmp_path, shm):
     scaling.main(
         [str(graph), *SMALL[:-1], "4", "--fanout", "2,2", "--ranks", "1", "--train-shares", "1", "--out", str(tmp_path)]
@@ -203,11 +198,3 @@ def test_sizes_that_are_none(graph, options, capsys):
     with pytest.raises(SystemExit):
         scaling.main([str(graph), *options])
     assert options[0] in capsys.readouterr().err
-
-
-@pytest.mark.gpu
-def test_on_a_gpu(graph, tmp_path, shm):
-    options = ["--device", "cuda", "--fanout", "2,2/6,4", "--train-shares", "0.5,1", "--ranks", "1"]
-    assert scaling.main([str(graph), *options, *SMALL[2:], "--out", str(tmp_path)]) == 0
-    few, whole, half = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
-    assert few["edges"] < whole["edges"] and half["rows"] < whole["rows"] and whole["options"]["gpus"] == [0]

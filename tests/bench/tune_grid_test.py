@@ -12,7 +12,6 @@ from documents import ROOT, module
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.options.parser import add_options, given_in
 from cohort_gnn.launch.report import charts as report_charts
-from cohort_gnn.launch.tune.space import train_options
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec
 
@@ -116,13 +115,6 @@ def test_tuning_gets_what_was_given(tmp_path, monkeypatch):
     bound.left = 28.0
     with pytest.raises(CohortError, match="none left after the grid"):
         tune_grid.tune(args, trials)
-
-
-def test_words_are_the_options():
-    texts = ["--fanout", "-1,5", "--lr", "1e-05", "--no-mps", "--line-ns", "1,2,3", "--amp", "--bandwidth", "9,3,51.5"]
-    options = train_options(arguments(*texts))
-    assert train_options(arguments(*tune_grid.as_words(options))) == options
-    assert {"fanout", "lr", "mps", "line_ns", "amp", "bandwidth"} == set(options)
 
 
 def found(**changed) -> tune_grid.Found:

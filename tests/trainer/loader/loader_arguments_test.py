@@ -28,14 +28,6 @@ def loader_of(data, **options) -> NeighborLoader:
     return NeighborLoader(data, [5, 5], batch_size=1024, device="cpu", **options)
 
 
-def test_an_open_data_set_is_as_good_as_its_folder(cora):
-    graph = open_dataset(cora)
-    with loader_of(graph, input_nodes=graph.val_ids) as loader:
-        assert loader.data is graph and loader.with_nodes([1]).data is graph
-        assert sum(batch.batch_size for batch in loader) == len(graph.val_ids)
-        assert sum(batch.batch_size for batch in loader.with_nodes([1, 2])) == 2
-
-
 def test_the_graph_of_a_loader_is_what_it_was_made_with(cora):
     """As a script of PyG (its example of Reddit) uses it: features are kept out of the loader of inference."""
     graph = open_dataset(cora).to_pyg()

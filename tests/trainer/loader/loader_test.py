@@ -212,24 +212,9 @@ def test_more_hops_than_the_channel_takes(cora):
         next(iter(loader))
 
 
-def test_missing_and_damaged_data(tmp_path, cora):
+def test_what_is_no_data_set(tmp_path):
     with pytest.raises(CohortError, match="nowhere: expected the folder of a data set, found no such folder"):
         loader_of(tmp_path / "nowhere")
-    with pytest.raises(CohortError, match=r"meta\.json"):
-        loader_of(tmp_path)
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "run.json").write_text("{}")
-    with pytest.raises(CohortError, match="run: expected the folder of a data set, found the folder of a run"):
-        loader_of(run)
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    for file in cora.iterdir():
-        (damaged / file.name).write_bytes(file.read_bytes())
-    with open(damaged / "features.npy", "r+b") as file:
-        file.truncate(4096)
-    with pytest.raises(CohortError, match=r"features\.npy"):
-        loader_of(damaged)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -61,28 +61,6 @@ def test_a_hetero_data_in_memory_may_have_more_rows(shm):
     assert shm.runs() == []
 
 
-@pytest.mark.parametrize("kind", ["directional", "bidirectional", "induced"])
-@pytest.mark.parametrize("beside", [(), ("edge_attr",), ("edge_weight",), ("edge_attr", "edge_weight"), ("edge_time",)])
-def test_edges_of_a_data_in_memory_are_named_by_its_columns(shm, beside, kind):
-    """Also where several edges are between the same nodes."""
-    data = Data(x=torch.ones(9, 1), edge_index=torch.randint(9, (2, 400), generator=torch.Generator().manual_seed(3)))
-    data.update({name: torch.randperm(400).to(torch.int64 if name == "edge_time" else torch.float) for name in beside})
-    how = {"subgraph_type": kind, "device": "cpu", "edge_ids": True, "edge_weights": "edge_weight" in beside}
-    if "edge_time" in beside:
-        if kind == "induced":
-            pytest.skip("disjoint batches are refused")
-        how |= {"time_attr": "edge_time", "input_time": torch.arange(9) * 40}
-    with NeighborLoader(data, [9, 5], batch_size=3, **how) as loader:
-        for batch in [*loader, *loader.with_nodes([4], input_time=[160] if "edge_time" in beside else None)]:
-            columns, ends = data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index]
-            is_drawn = (columns == ends).all(0)
-            assert is_drawn.all() or (kind == "bidirectional" and (columns.flip(0) == ends).all(0)[~is_drawn].all())
-            for name in {*beside} - {"edge_time"}:
-                assert torch.equal(batch[name].flatten(), data[name][batch.e_id])
-            if "edge_time" in beside:
-                assert (data.edge_time[batch.e_id] <= batch.seed_time[batch.batch[batch.edge_index[1]]]).all()
-
-
 @pytest.mark.parametrize("of_type", [True, False])
 def test_pairs_that_are_edges_of_a_graph_in_memory_are_in_its_order(shm, of_type):
     """Labels and times, which its user has in this order, would be those of other pairs."""
@@ -176,22 +154,3 @@ def test_other_tensors_are_refused(cora, shm, tensors, place, found):
     with pytest.raises(CohortError) as error:
         NeighborLoader(cora, [2], device="cpu", node_tensors=tensors)
     assert (error.value.place, error.value.found) == (place, found) and shm.runs() == []
-
-
-def test_the_loop_gets_what_the_transform_returns(cora, shm):
-    def double(batch):
-        batch = batch.clone()
-        batch.x *= 2
-        return batch
-
-    options = {"num_neighbors": [3], "batch_size": 1024, "device": "cpu"}
-    with NeighborLoader(cora, **options) as plain, NeighborLoader(cora, transform=double, **options) as doubled:
-        for batch, other in zip(plain, doubled, strict=True):
-            assert torch.equal(other.x, 2 * batch.x)
-        assert next(iter(doubled.with_nodes([1, 2]))).batch_size == 2
-
-
-def test_duplicate_seeds_are_refused_with_a_cure(cora, shm):
-    with pytest.raises(CohortError) as error:
-        NeighborLoader(cora, [2], [5, 5, 6], device="cpu")
-    assert error.value.found == "1 duplicates" and error.value.hint.startswith("input_nodes.unique(); or disjoint")

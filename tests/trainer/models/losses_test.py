@@ -8,7 +8,6 @@ import torch
 from processes import cohort as run_cohort
 from processes import ran, refused
 from sklearn.utils.class_weight import compute_class_weight
-from torch.nn import functional as F
 
 import cohort_gnn as cohort
 from cohort_gnn.launch.run.losses import weights_of_classes
@@ -33,13 +32,6 @@ def test_the_focal_loss_of_classes_is_that_of_the_paper(gamma, weights):
         torch.testing.assert_close(one, other)
     if gamma == 0:
         torch.testing.assert_close(found, Classes(None, weights).loss_sum(scores, y))
-
-
-def test_weights_of_classes_are_those_of_torch():
-    torch.manual_seed(1)
-    scores, y, weights = torch.randn(50, 3), torch.randint(-1, 3, (50,)), torch.tensor([0.5, 2.0, 0.25])
-    expected = F.cross_entropy(scores, y, weights, ignore_index=-1) * weights[y[y >= 0]].sum()
-    torch.testing.assert_close(Classes(None, weights).loss_sum(scores, y), expected)
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)
@@ -178,22 +170,11 @@ def test_a_word_that_is_neither_balanced_nor_a_file_is_refused(data, tmp_path):
 
 
 def test_a_class_that_most_nodes_have_is_warned_of(data, tmp_path, shm):
-    said = {}
-    for number, more in enumerate((["--class-weights", "balanced"], ["--metrics", "auroc"], [])):
-        said[number] = ran("train", data / "rare", *TINY, "--epochs", 1, *more, "--out", tmp_path / str(number)).stderr
-    both = ran(
-        "train",
-        data / "rare",
-        *TINY,
-        "--epochs",
-        1,
-        "--metrics",
-        "f1",
-        "--class-weights",
-        "balanced",
-        "--out",
-        tmp_path / "both",
-    ).stderr
+    weights, metrics = ["--class-weights", "balanced"], ["--metrics", "auroc"]
+    *said, both = (
+        ran("train", data / "rare", *TINY, "--epochs", 1, *more, "--out", tmp_path / str(number)).stderr
+        for number, more in enumerate((weights, metrics, [], ["--metrics", "f1", *weights]))
+    )
     told = "% of the training labels are of class 0: "
     assert told in said[2] and "--class-weights balanced lets" in said[2] and "--metrics average_precision" in said[2]
     assert told in said[0] and "--class-weights" not in said[0] and "--metrics average_precision" in said[0]

@@ -94,21 +94,6 @@ def test_features_of_16_bits_stay_so_where_they_may():
         assert model_input(torch.ones(2, 2, dtype=dtype), keep_half=True).dtype == (dtype if kept else torch.float32)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_makes_the_same_model_of_our_layers_and_of_pygs(kind):
-    ours, theirs = (seeded_model(kind, layers) for layers in ("cohort", "pyg"))
-    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.equal(one, other)
-    x, edge_index, _ = sampled_batch()
-    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
-
-
-def seeded_model(kind: str, layers: str) -> SampledGNN:
-    torch.manual_seed(7)
-    return SampledGNN(kind, 7, 16, 4, 3, dropout=0.0, layers=layers)
-
-
 @pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize(("kind", "pygs"), [("sage", pyg.GraphSAGE), ("gcn", pyg.GCN), ("gat", pyg.GAT)])
 def test_weights_load_into_pygs_models_and_back(kind, pygs, norm):

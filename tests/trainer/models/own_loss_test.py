@@ -52,6 +52,7 @@ TINY = [
     2,
     "--quiet",
 ]
+
 pytestmark = pytest.mark.usefixtures("shm")
 
 

@@ -1,7 +1,5 @@
 """NeighborLoader over graphs of one type and of several: equal to a slow sampler in Python, and to PyG's meaning."""
 
-import copy
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 from sets import schemas, times_for, write
 from slow_sampler import expect_batch
-from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 import cohort_gnn as cohort
@@ -132,27 +129,6 @@ def test_pygs_modules_take_the_batches(papers):
                 rows = seeds[batch["paper"].input_id]
                 assert torch.equal(rows, batch["paper"].n_id[: batch["paper"].batch_size])
                 assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
-
-
-def test_batches_can_be_kept(papers):
-    with loader_of(papers, batch_size=50) as loader:
-        batch = next(iter(loader))
-        for kept in (batch.clone(), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch))):
-            assert isinstance(kept, HeteroData)
-            for name in batch.edge_types:
-                assert torch.equal(kept[name].edge_index, batch[name].edge_index)
-                assert kept[name].edge_index.data_ptr() != batch[name].edge_index.data_ptr()
-            assert torch.equal(kept["paper"].x, batch["paper"].x)
-        assert batch.record_stream(None) is batch
-
-
-def test_a_fanout_for_each_edge_type(papers):
-    graph = open_dataset(papers)
-    fanouts = {name: [0, 0] for name in graph.edge_types} | {("author", "writes", "paper"): [-1, -1]}
-    with loader_of(papers, fanouts, ("paper", [5]), batch_size=1) as loader:
-        batch = next(iter(loader))
-    assert len(batch["field"].n_id) == 0 and batch["paper"].n_id.tolist() == [5]
-    assert len(batch["author"].n_id) == np.diff(graph.edge_types["author", "writes", "paper"].indptr)[5]
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -14,11 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 from sets import schemas, write
-from slow_pairs import edges_of, expect_pairs, ids_of, neg_sampling_of, weighted_ends, weights_of
-from torch_geometric.data import Data
+from slow_pairs import expect_pairs, ids_of, neg_sampling_of, weighted_ends, weights_of
 from torch_geometric.sampler import NegativeSampling
-from torch_geometric.transforms import RandomLinkSplit
-from torch_geometric.utils import k_hop_subgraph
 
 from cohort_gnn import CohortError, LinkNeighborLoader
 from cohort_gnn.dataset import from_tensors
@@ -106,21 +103,6 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
     assert step == (len(pairs) - 1) // 7
 
 
-def test_whole_neighbourhoods_are_those_of_pyg(graph):
-    edge_index = torch.from_numpy(graph.to_pyg().edge_index.numpy())
-    pairs = edge_index[:, torch.randperm(edge_index.size(1), generator=torch.Generator().manual_seed(1))[:90]]
-    with loader_of(graph, pairs, (-1, -1), exclude="none") as loader:
-        for step, batch in enumerate(loader):
-            of_batch = pairs[:, 50 * step : 50 * step + 50]
-            assert torch.equal(batch.n_id[batch.edge_label_index], of_batch)
-            nodes, edges, _, _ = k_hop_subgraph(of_batch.unique(), 1, edge_index, num_nodes=graph.num_nodes)
-            assert set(batch.n_id[: sum(batch.num_sampled_nodes[:2])].tolist()) == set(nodes.tolist())
-            inner = edge_index[:, torch.isin(edge_index[1], nodes)]  # PyG expands what hop 1 reached, and nothing else
-            found = batch.n_id[batch.edge_index]
-            assert sorted(map(tuple, found.T.tolist())) == sorted(map(tuple, inner.T.tolist()))
-            assert "batch_size" not in batch and "edge_label" not in batch
-
-
 @ONE_OR_SEVERAL
 def test_every_edge_of_a_relation_is_a_pair(graph, shop, relation):
     data, every = (graph, None) if relation == EDGE_TYPE else (open_dataset(shop), relation)
@@ -135,21 +117,6 @@ def test_every_edge_of_a_relation_is_a_pair(graph, shop, relation):
                 found = ids_of(batch, relation, of_pairs.edge_label_index)
                 np.testing.assert_array_equal(found.numpy(), pairs[:, of_pairs.input_id.numpy()])
                 assert "edge_label" not in of_pairs
-
-
-@pytest.mark.parametrize("exclude", ["none", "self", "reverse"])
-def test_only_the_pairs_own_relations_lose_edges(shop, exclude):
-    """All neighbours of all endpoints: what a relation lacks is what it was to lack."""
-    graph = open_dataset(shop)
-    whole = {name: set(map(tuple, edges.edge_index().T.tolist())) for name, edges in graph.edge_types.items()}
-    with loader_of(shop, BUYS, (-1,), exclude=exclude) as loader:
-        for batch in loader:
-            pairs = set(map(tuple, ids_of(batch, BUYS, batch[BUYS].edge_label_index).T.tolist()))
-            gone = {BUYS: pairs if exclude != "none" else set(), VIEWS: set(), LIKE: set()}
-            gone[REV_BUYS] = {pair[::-1] for pair in pairs} if exclude == "reverse" else set()
-            for name, edges in whole.items():
-                seeds = set(batch[name[2]].n_id[: batch[name[2]].num_sampled_nodes[0]].tolist())
-                assert edges_of(batch, name) == {edge for edge in edges if edge[1] in seeds} - gone[name]
 
 
 def test_labels_are_those_of_pyg(graph):
@@ -183,23 +150,6 @@ def test_labels_are_those_of_pyg(graph):
         assert "LinkNeighborLoader" in repr(loader) and "pairs" in repr(loader)
     with loader_of(graph, pairs=pairs, neg_sampling_ratio=2.0) as loader:
         assert next(iter(loader)).edge_label_index.shape == (2, 150)
-
-
-def test_labels_and_negatives_of_both_types(shop):
-    labels = torch.arange(60) % 3
-    pairs = torch.stack([torch.arange(60) * 2, torch.arange(60)])
-    with loader_of(shop, (BUYS, pairs), edge_label=labels, neg_sampling="binary", reject_edges=True) as loader:
-        edges = set(map(tuple, open_dataset(shop).edge_types[BUYS].edge_index().T.tolist()))
-        users = []
-        for batch in loader:
-            count = len(batch[BUYS].input_id)
-            assert batch[BUYS].edge_label.tolist() == (labels[batch[BUYS].input_id] + 1).tolist() + [0] * count
-            drawn = ids_of(batch, BUYS, batch[BUYS].edge_label_index)[:, count:]
-            assert not edges & set(map(tuple, drawn.T.tolist()))
-            users += drawn[0].tolist()
-        assert max(users) >= 60  # more than there are items
-        node_batch = next(iter(loader.with_nodes(("item", [5, 2]))))
-        assert node_batch["item"].n_id[:2].tolist() == [5, 2] and node_batch["item"].batch_size == 2
 
 
 def test_negatives_are_uniform_and_no_edges(graph):
@@ -312,17 +262,6 @@ def test_a_gpu_makes_the_same_batches_of_several_types(shop, places):
             for expected, found in zip(cpu, gpu, strict=True):
                 assert found["item"].x.is_cuda
                 expect_same(found, expected)
-
-
-def test_a_pyg_graph_with_a_link_split(graph):
-    of_pyg = graph.to_pyg()
-    data = Data(x=of_pyg.x, edge_index=of_pyg.edge_index)
-    train, _, test = RandomLinkSplit(is_undirected=True, num_val=0.1, num_test=0.1)(data)
-    pairs = test.edge_label_index
-    with loader_of(train, pairs, edge_label=test.edge_label) as loader:
-        batches = list(map(copy.deepcopy, loader))
-    assert torch.equal(torch.cat([batch.edge_label for batch in batches]), test.edge_label)
-    assert torch.equal(torch.cat([batch.n_id[batch.edge_label_index] for batch in batches], dim=1), pairs)
 
 
 def refuse(place: str, data, **options) -> CohortError:

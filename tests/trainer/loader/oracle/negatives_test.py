@@ -97,21 +97,6 @@ def test_weights_that_cannot_be_drawn_by_are_refused(graph, weights, message):
             loader_of(graph, {"mode": "binary", name: weights})
 
 
-def test_in_batch_negatives_bring_no_nodes(graph):
-    pairs = torch.randint(NODES, (2, 200), generator=torch.Generator().manual_seed(2))
-    in_batch = {"mode": "in_batch", "amount": 5}
-    with (
-        loader_of(graph, in_batch, pairs, batch_size=40) as loader,
-        loader_of(graph, None, pairs, batch_size=40) as plain,
-    ):
-        for batch, other in zip(loader, plain, strict=True):
-            assert torch.equal(batch.n_id, other.n_id) and torch.equal(batch.edge_index, other.edge_index)
-            assert batch.dst_neg_index.shape == (len(batch.input_id), 5)
-            assert torch.isin(batch.dst_neg_index, batch.dst_pos_index).all()
-            assert "edge_label_index" not in batch and "edge_label" not in batch
-        assert next(iter(loader.with_edges(pairs, neg_sampling="in_batch"))).dst_neg_index.shape == (40,)
-
-
 @pytest.mark.parametrize(
     ("negatives", "message"),
     [

@@ -50,30 +50,12 @@ def test_a_command_is_parsed_alone_as_among_all():
     assert build_parser("--help").format_help() == all_commands.format_help()
 
 
-def test_a_name_that_there_is_not_is_an_attribute_error():
-    import cohort_gnn as package
-
-    with pytest.raises(AttributeError, match="no attribute 'nowhere'"):
-        package.nowhere  # noqa: B018 (the access is what is tested)
-
-
 def test_splits_of_a_data_set_are_seeds_without_a_warning(cora):
     data = open_dataset(cora)
     assert not data.train_ids.flags.writeable
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ids_of(data.train_ids, data.num_nodes).tolist() == data.train_ids.tolist()
-
-
-@pytest.mark.parametrize("command", ["train", "plan", "digest"])
-def test_too_few_slots_are_refused_by_the_command_line(cora, command):
-    refused(here(command, cora, "--slots", 1), 2, "--slots: expected an integer from 2 to 64, found 1")
-
-
-def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
-    result = here("dataset", "import", tmp_path / "none", tmp_path / "out")
-    assert result.returncode == 1 and "none: expected a file or folder to import, found no such file" in result.stderr
-    refused(here("train", "--resume", tmp_path / "none"), 1, "expected the folder of a run, found no such folder")
 
 
 def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):

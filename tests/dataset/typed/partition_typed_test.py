@@ -1,10 +1,7 @@
 """`cohort dataset partition` on graphs of several node types, numbered through."""
 
-import json
-
 import numpy as np
 import pytest
-from processes import ran
 
 from cohort_gnn.dataset import generate_typed
 from cohort_gnn.dataset import open as open_dataset
@@ -55,15 +52,3 @@ def test_cliques_train_on_the_papers_of_their_parts(typed):
     first, second = clique_seeds(typed, [[0], [1]])
     assert sorted([*first, *second]) == (data.train_ids + data.first_node["paper"]).tolist()
     assert set(parts[first]) == {0} and set(parts[second]) == {1}
-
-
-def test_a_run_on_parts_learns(typed, tmp_path):
-    partition(typed, 2, "streaming")
-    shape = ["--fanout", "6,3"]
-    options = ["--model", "rsage", "--device", "cpu", "--batch-size", 100, "--hidden", 32, "--lr", 0.01, "--epochs", 6]
-    ran("train", typed, *shape, *options, "--ranks", 2, "--partition", "--out", tmp_path / "run")
-    losses = [epoch["loss"] for epoch in json.loads((tmp_path / "run" / "summary.json").read_text())["epochs"]]
-    assert len(losses) == 6 and losses[-1] < losses[0]
-    options = ["--num-gpus", 2, "--cliques", "none", "--partition", "--cache-ratio", 0.2, "--json"]
-    planned = ran("plan", typed, *shape, *options)
-    assert len(json.loads(planned.stdout)["partition"]["with_parts"]) == 2

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from processes import ran
 
 from cohort_gnn.dataset import check, generate, generate_typed
 from cohort_gnn.dataset import open as open_dataset
@@ -77,13 +76,6 @@ def test_rows_that_are_only_encoded_and_bfloat16_ones(tmp_path):
     table = open_dataset(tmp_path / "data").node_types["field"]
     assert table.feature_dtype == "bfloat16"
     np.testing.assert_allclose(table.x_float32(), expected, rtol=1e-2, atol=1e-3)
-
-
-def test_a_model_trains_with_them(copy, tmp_path):
-    for words in (AUTHORS, ("field", "--mean-of", "paper", "--over", "has")):
-        assert run(copy, *words) == 0
-    options = ["--model", "rsage", "--device", "cpu", "--fanout", "4,3", "--hidden", "8", "--epochs", "1", "--quiet"]
-    ran("train", copy, *options, "--out", tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from batches import expect_same_passes
-from processes import cohort, ran
+from processes import cohort
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
@@ -87,16 +87,6 @@ def test_types_that_encoding_lengthens_stay_raw(tmp_path):
         assert tables["paper"].encoded_rows is None and tables["field"].encoded_rows is not None
         assert tables["paper"].x is not None and (tables["field"].x is None) == bool(options)
         expect_same_passes(batches(graph)[:3], raw)
-
-
-def test_a_run_goes_on_when_its_rows_are_encoded(graph, tmp_path):
-    options = ["--model", "rsage", "--device", "cpu", "--fanout", "3,3", "--batch-size", 500, "--hidden", 8, "--quiet"]
-    options += ["--epochs", 1, "--out", tmp_path / "run"]
-    ran("train", graph, *options)
-    prepare(graph, "--codec", "exponent", "--drop-raw")
-    ran("train", "--resume", tmp_path / "run", "--epochs", 2)
-    info = cohort("dataset", "info", graph)
-    assert "64 x float32, encoded" in info.stdout and cohort("dataset", "check", graph).returncode == 0
 
 
 def test_nodes_of_several_types_are_not_renumbered(graph):

@@ -1,17 +1,12 @@
 """`--use-edge-features`: batches of `cohort digest` with rows of edges, raw and encoded, and GAT, which reads them."""
 
-import functools
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from processes import cohort, ran, refused
-from torch_geometric.data import HeteroData
 
-from cohort_gnn import from_pyg
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -154,55 +149,3 @@ def test_other_models_do_not_read_the_rows(data, tmp_path):
     )
     options = ["--epochs", 1, "--model", "with_edges:Net", "--out", tmp_path / "own"]
     ran("train", data, *OPTIONS, *options, cwd=tmp_path)
-
-
-@pytest.fixture(scope="module")
-def typed(tmp_path_factory) -> Path:
-    """Papers and authors; the edges from authors to papers have features that tell the paper's class."""
-    generator = torch.Generator().manual_seed(3)
-    graph = HeteroData()
-    graph["paper"].y = torch.randint(4, (400,), generator=generator)
-    for name, count in (("paper", 400), ("author", 200)):
-        graph[name].x = torch.randn(count, 6, generator=generator)
-    for source, name, target in (("author", "writes", "paper"), ("paper", "written_by", "author")):
-        ends = [torch.randint(graph[each].num_nodes, (3000,), generator=generator) for each in (source, target)]
-        graph[source, name, target].edge_index = torch.stack(ends)
-    of_class = torch.eye(4)[graph["paper"].y[graph["author", "writes", "paper"].edge_index[1]]]
-    noise = torch.randn(3000, 4, generator=generator)
-    graph["author", "writes", "paper"].edge_attr = 2 * of_class + noise
-    for name, first, last in (("train", 0, 300), ("val", 300, 340), ("test", 340, 400)):
-        graph["paper"][f"{name}_mask"] = (torch.arange(400) >= first) & (torch.arange(400) < last)
-    return from_pyg(graph, tmp_path_factory.mktemp("typed") / "data")
-
-
-TYPED = ["--model", "rgat", "--fanout", "5,5", "--batch-size", 64, "--hidden", 16, "--heads", 2, "--quiet"]
-TYPED += ["--lr", 0.01, "--dropout", 0]
-
-
-trained_on_types = functools.partial(trained, model=TYPED)
-
-
-def test_several_types_learn_from_the_rows(typed, tmp_path):
-    with_rows = trained_on_types(typed, tmp_path / "with", "--device", "cpu", "--epochs", 2)
-    pygs = trained_on_types(typed, tmp_path / "pyg", "--device", "cpu", "--epochs", 2, "--layers", "pyg")
-    without = trained_on_types(typed, tmp_path / "without", "--device", "cpu", "--epochs", 2, "--no-use-edge-features")
-    for ours, theirs, others in zip(with_rows["epochs"], pygs["epochs"], without["epochs"], strict=True):
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-        assert abs(ours["loss"] - others["loss"]) > 1e-3
-    ran("predict", tmp_path / "with", typed, "--out", tmp_path / "scores.npy", "--device", "cpu")
-    plain = shutil.copytree(typed, tmp_path / "plain")
-    meta = json.loads((plain / "meta.json").read_text())
-    for relation in meta["edges"]:
-        relation.pop("features", None)
-    (plain / "meta.json").write_text(json.dumps(meta))
-    refused = cohort("predict", tmp_path / "with", plain, "--out", tmp_path / "other.npy", "--device", "cpu")
-    assert refused.returncode == 1 and "features per edge of author, writes, paper" in refused.stderr
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("graphs", ["--cuda-graphs", "--no-cuda-graphs"])
-def test_several_types_learn_the_same_on_a_gpu(typed, tmp_path, graphs):
-    on_cpu = trained_on_types(typed, tmp_path / "cpu", "--device", "cpu", "--epochs", 2)
-    on_gpu = trained_on_types(typed, tmp_path / "gpu", "--device", "cuda", "--epochs", 2, graphs)
-    for one, other in zip(on_cpu["epochs"], on_gpu["epochs"], strict=True):
-        assert other["loss"] == pytest.approx(one["loss"], rel=1e-3)

@@ -1,6 +1,5 @@
 """`--weight-attr` and `--sampling`: batches of `cohort digest` and `cohort train` whose draws are not uniform ones."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -79,18 +78,9 @@ def test_several_types(types, tmp_path):
     assert done.returncode == 1 and "a run without --weight-attr" in done.stderr
 
 
-def test_a_run(data, cora, tmp_path):
-    train = ["train", data, "--fanout", "5,5", "--hidden", 8, "--batch-size", 500, "--epochs", 1, "--device", "cpu"]
-    ran(*train, *BY_WEIGHT, "--out", tmp_path / "run")
-    assert np.isfinite(json.loads((tmp_path / "run/summary.json").read_text())["epochs"][-1]["loss"])
-    done = cohort("predict", tmp_path / "run", data, "--out", tmp_path / "pred.npy", "--device", "cpu")
-    assert done.returncode == 1 and "a run without --weight-attr" in done.stderr
-    done = cohort("train", cora, *BY_WEIGHT, "--device", "cpu", "--out", tmp_path / "other")
-    assert done.returncode == 1 and "--weight-attr: expected weights in" in done.stderr
-
-
-def test_other_attributes_are_refused(data):
+def test_other_attributes_are_refused(data, cora):
     refused(here("digest", data, "--weight-attr", "edge_attr"), 2, "edge_weight")
+    refused(here("train", cora, *BY_WEIGHT, "--device", "cpu"), 1, "--weight-attr: expected weights in")
 
 
 def test_draws_that_exclude_each_other_are_refused(data):

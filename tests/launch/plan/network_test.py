@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from processes import cohort, here, refused
 
-from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning
 from cohort_gnn.launch.plan.far import FarRows
@@ -30,12 +29,6 @@ def test_parameters_are_counted_as_the_model_has_them(kind, heads, fanout, norm)
     spec = RunSpec(model=kind, hidden=16, heads=heads, norm=norm, fanout=fanout)
     model = SampledGNN(kind, 10, 16, 3, len(fanout), 0.5, norm=norm, heads=heads)
     assert count_parameters(spec, 10, 3) == sum(values.numel() for values in model.parameters())
-
-
-def test_a_class_of_the_users_has_a_number_of_its_own():
-    with pytest.raises(CohortError) as error:
-        count_parameters(RunSpec(model="own:Model"), 10, 3)
-    assert "--parameters N" in error.value.hint
 
 
 def test_an_epoch_by_hand():

@@ -88,25 +88,6 @@ def test_stand_ins_expect_nothing(data, tmp_path):
     assert "planned" not in result.stdout and not list(data.glob("hotness-*"))
 
 
-def test_a_cache_does_not_change_a_batch(data):
-    def lines(*arguments) -> list[str]:
-        result = ran("digest", data, *RUN, "--batches", 4, *arguments)
-        return result.stdout.splitlines()
-
-    plain = lines()
-    for policy in ("plan", "degree", "random", "none"):
-        assert lines("--cache-ratio", 0.2, "--cache-policy", policy) == plain
-    assert lines("--cache-ratio", 0.2, "--ranks", 2, "--cliques", "all", "--order", "asis") == plain
-
-
-def test_options_of_the_cache_from_a_file(data, tmp_path):
-    (tmp_path / "run.toml").write_text('cache-ratio = [0.1, 0.2]\ncache-policy = "random"\nranks = 2\n')
-    _, run, _ = train(data, tmp_path / "run", "--config", tmp_path / "run.toml", "--quiet")
-    raw_bytes = 2708 * 1433 * 4
-    assert run["sampler"]["cache_bytes"] == [int(0.1 * raw_bytes), int(0.2 * raw_bytes)]
-    assert run["sampler"]["cache_policy"] == "random"
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

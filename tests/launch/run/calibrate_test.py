@@ -192,14 +192,6 @@ def test_a_damaged_file_is_said_and_measured_again(data, measurements, capsys, d
     assert f"{file} is damaged" in capsys.readouterr().err and file.read_text() == good
 
 
-def test_a_data_set_that_cannot_be_written_is_a_warning(data, measurements, capsys):
-    file = peak_file(data, peak_key(open_dataset(data), run_of(data)))
-    file.mkdir()
-    assert trainer_bytes(open_dataset(data), run_of(data)) == math.ceil(HEADROOM * PEAK)
-    assert "warning: the result is not kept for later runs" in capsys.readouterr().err
-    assert list(data.glob("peak-*")) == [file], "nothing half written"
-
-
 def test_the_short_run_takes_some_batches_of_each_pass(data, tmp_path):
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of
 from processes import ALL_TESTS, cohort, here, ran, refused
-from resumable import demand_going_on
 from sklearn.metrics import ndcg_score
 from torch_geometric.data import HeteroData
 from torch_geometric.metrics import LinkPredMAP, LinkPredNDCG, LinkPredRecall
@@ -369,14 +368,6 @@ def test_without_held_out_links_the_task_is_to_be_named(links, tmp_path):
     assert summary["val_metrics"] == summary["test_metrics"] == {} and losses(summary)[0] > 0
     done = cohort("train", links.whole, *OPTIONS, "--out", tmp_path / "other")
     refused(done, 1, "at least one node to train on")
-
-
-@pytest.mark.skipif(not ALL_TESTS, reason="like that of resume_test: tests/run.sh --all runs it")
-@pytest.mark.parametrize("more", [["--ranks", 2], []], ids=["two", "one"])
-def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(links, tmp_path, more):
-    decoder = ["--decoder", "mlp"] if len(links.counts) == 1 else []
-    options = [*OPTIONS, *links.options, *decoder, "--epochs", 8, "--checkpoint-every", 7, *more]
-    assert any(demand_going_on(links.data, tmp_path, *options, stops=2)), "in the middle of an epoch"
 
 
 @only_one

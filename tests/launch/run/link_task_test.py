@@ -74,19 +74,8 @@ def shop(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def run(shop, tmp_path_factory, shm) -> Path:
     out = tmp_path_factory.mktemp("link-task") / "run"
-    ran(
-        "train",
-        shop,
-        *OPTIONS,
-        *IN_TIME,
-        "--eval-fanout=-1",
-        "--epochs",
-        "6",
-        "--metrics",
-        "recall@5,ndcg@3",
-        "--out",
-        out,
-    )
+    more = ["--eval-fanout=-1", "--epochs", "6", "--metrics", "recall@5,ndcg@3"]
+    ran("train", shop, *OPTIONS, *IN_TIME, *more, "--out", out)
     return out
 
 
@@ -252,21 +241,8 @@ def test_held_out_links_rank_among_all_targets_of_their_time(tmp_path):
 
 
 def test_a_cache_is_planned_for_the_pairs_of_a_task(shop):
-    how = [
-        "plan",
-        shop,
-        "--task",
-        "next",
-        "--fanout",
-        "6",
-        "--batch-size",
-        "128",
-        "--num-gpus",
-        "1",
-        "--cache-ratio",
-        "0.2",
-    ]
-    counted = json.loads(ran(*how, "--json").stdout)
+    how = ["plan", shop, "--task", "next", "--fanout", "6", "--batch-size", "128", "--num-gpus", "1"]
+    counted = json.loads(ran(*how, "--cache-ratio", "0.2", "--json").stdout)
     assert counted["counts"]["batches"] == 2 * -(-task_of().splits["train"].num_rows // 128)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import ALL_TESTS, SECONDS_TO_START, free_port, processes_of, ran, wait_until
-from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
+from resumable import OPTIONS, Launch, learned, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meetings_of
 
 from cohort_gnn.base.errors import CohortError
@@ -181,24 +181,6 @@ def two_networks() -> Iterator[list[str]]:
             ip("netns", "del", name)
 
 
-@pytest.mark.skipif(not ALL_TESTS, reason="like those of one network: tests/run.sh --all runs it")
-def test_the_same_batches_and_losses_over_a_cable(graph, tmp_path, monkeypatch, two_networks):
-    undisturbed = tmp_path / "undisturbed"
-    options = ["--epochs", 2, *record_batches(tmp_path)]
-    record_batches(undisturbed)
-    ranks = ["--ranks", 4, "--out", undisturbed / "one"]
-    alone = Launch(undisturbed / "one", graph, *OPTIONS, *options, *ranks, folder=undisturbed)
-    assert alone.wait() == 0, alone.errors.read_text()
-    monkeypatch.chdir(tmp_path)
-    several = Machines(monkeypatch, tmp_path / "two", [graph, graph], *options, ranks=(2, 2), networks=two_networks)
-    assert several.wait() == [0, 0], several.said(0) + several.said(1)
-    assert learned(several.out) == learned(alone.out)
-    for rank in range(4):
-        batches = recorded(tmp_path, rank)
-        assert len(batches) == 2 * 8 and batches == recorded(undisturbed, rank)
-    several.demand_nothing_left()
-
-
 def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two_networks):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, networks=two_networks)
     several.await_epochs()
@@ -210,24 +192,6 @@ def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two
     assert f"machine 1 ({socket.gethostname()}): silent for {SECONDS_OF_SILENCE} s" in several.said(0)
     assert "the rendezvous at 10.213.7.1:" in several.said(1)
     several.demand_nothing_left()
-
-
-@pytest.mark.skipif(not ALL_TESTS, reason="like that of partitioned_test: tests/run.sh --all runs it")
-def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
-    alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 8, "--ranks", 2, "--out", tmp_path / "one")
-    assert alone.wait() == 0
-    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 8, "--checkpoint-every", 1)
-    several.await_epochs(2)
-    several.launches[1].launcher.send_signal(signal.SIGTERM)
-    assert several.wait() == [1, 128 + signal.SIGTERM]
-    assert f"machine 1 ({socket.gethostname()}): stopped by signal 15" in several.said(0)
-    assert 0 < len((several.out / "metrics.jsonl").read_text().splitlines()) < 8
-    (several.out / "checkpoint.pt").unlink()  # that of the other machine is as good
-    again = Machines(
-        monkeypatch, tmp_path / "run", [graph, graph], own={rank: ["--resume", several.out] for rank in range(2)}
-    )
-    assert again.wait() == [0, 0], again.said(0) + again.said(1)
-    assert learned(again.out) == learned(alone.out)
 
 
 def test_another_data_set_is_named(graph, tmp_path, monkeypatch):

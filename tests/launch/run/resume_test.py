@@ -6,7 +6,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
@@ -138,33 +137,6 @@ class FileLimit:
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, self.before)
 
 
-class FullDisk:
-    """The run's folder is a tmpfs of 256 KB, which a file fills."""
-
-    def __init__(self, run):
-        self.filler = run.out / "filler"
-
-    def begin(self) -> None:
-        with open(self.filler, "wb", buffering=0) as file:
-            while shutil.disk_usage(self.filler).free:
-                file.write(b"x" * 4096)
-
-    def end(self) -> None:
-        self.filler.unlink()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder]
-    mounted = subprocess.run(command, capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
-    yield
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 def survives(run, out, full, undisturbed) -> None:
     run.await_checkpoint()
     full.begin()
@@ -182,12 +154,6 @@ def test_a_run_goes_on_when_files_may_not_grow(launch, undisturbed, tmp_path):
     run = launch.train()
     wait_until(lambda: run.pids()["trainer"], 30, "starting")
     survives(run, tmp_path / "run", FileLimit(run), undisturbed)
-
-
-@pytest.mark.skipif(not ALL_TESTS, reason="like the test before it: tests/run.sh --all runs it")
-def test_a_run_goes_on_when_the_disk_is_full(small_disk, launch, undisturbed, tmp_path):
-    run = launch.train()
-    survives(run, tmp_path / "run", FullDisk(run), undisturbed)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -187,28 +187,6 @@ def test_learned_rows_are_those_of_one_rank_also_when_the_run_goes_on(graph, tmp
         assert not torch.equal(model(x, whole.edge_index_dict), model(others, whole.edge_index_dict))
 
 
-def test_other_data_is_refused(graph, run, tmp_path):
-    shutil.copytree(run, tmp_path / "run")
-    file = graph / json.loads((graph / "meta.json").read_text())["nodes"][1]["features"]["file"]
-    before = file.read_bytes()
-    np.save(file, np.load(file) + 1)
-    try:
-        again = here("train", "--resume", tmp_path / "run", "--epochs", EPOCHS + 1)
-    finally:
-        file.write_bytes(before)
-    assert again.returncode == 1 and "one with other features" in again.stderr
-
-
-def test_results_are_read(run):
-    report = ran("report", run)
-    assert "Time of each epoch" in report.stdout, report.stderr
-    model = package.load_model(run)
-    assert {name for layer in model.convs for name in layer.convs.keys()} == {
-        ("author", "writes", "paper"),
-        ("paper", "rev_writes", "author"),
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -57,6 +57,13 @@ LAYERS: dict[str, tuple[Make, str]] = {
     "transformer-edges": (by_heads(pyg.TransformerConv, edge_dim="edge_dim"), "edge_attr"),
     "gin": (lambda width, out, args, _: pyg.GINConv(mlp(width, out)), ""),
     "gine": (lambda width, out, args, _: pyg.GINEConv(mlp(width, out), edge_dim=args.edge_dim), "edge_attr"),
+    "rgcn": (lambda width, out, args, _: pyg.RGCNConv(width, out, args.relations), "edge_type"),
+    "rgat": (
+        lambda width, out, args, is_last: pyg.RGATConv(
+            width, out if is_last else out // args.heads, args.relations, heads=args.heads, concat=not is_last
+        ),
+        "edge_type",
+    ),
     "sage-max": (lambda width, out, args, _: pyg.SAGEConv(width, out, aggr="max"), ""),
 }
 

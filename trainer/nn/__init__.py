@@ -1,9 +1,9 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv``, ``GraphConv``, ``GCNConv``, ``GATConv``, ``GATv2Conv``, ``TransformerConv``, ``GINConv``, ``GINEConv`` and
-``HGTConv`` have the arguments, parameters and results of the layers of the same names in torch_geometric.nn. They
-accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``. ``accelerate`` replaces PyG's layers
-in an existing model.
+``SAGEConv``, ``GraphConv``, ``GCNConv``, ``GATConv``, ``GATv2Conv``, ``TransformerConv``, ``GINConv``, ``GINEConv``,
+``RGCNConv``, ``RGATConv`` and ``HGTConv`` have the arguments, parameters and results of the layers of the same names in
+torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
+``accelerate`` replaces PyG's layers in an existing model.
 
 ``NodeEmbedding`` holds learnable rows of nodes, also in host memory; ``RowAdam`` and ``RowAdagrad`` train the rows that
 batches read.
@@ -22,6 +22,8 @@ _HOMES = {
     "GraphConv": "pyg_layers",
     "HGTConv": "pyg_layers",
     "NodeEmbedding": "node_embedding",
+    "RGATConv": "pyg_edge_layers",
+    "RGCNConv": "pyg_edge_layers",
     "Replacement": "pyg_layers",
     "RowAdagrad": "row_optimizers",
     "RowAdam": "row_optimizers",

@@ -28,7 +28,7 @@ class GroupedEdges:
         edge: int32 [num_edges], the number of each edge where factors of edges are looked up; None: its position.
         skip_self: leave out edges from a row to itself.
         first_row: the number of the first row, where rows are compared with ``index``; other than 0 only for
-            spread_rows() and dot_rows() of head_kernels.py.
+            spread_rows() and dot_rows() of head_kernels.py, and where none are compared.
     """
 
     def __init__(
@@ -253,6 +253,13 @@ def _packed(x: Tensor) -> Tensor:
 
 def transposed(edges: GroupedEdges, num_columns: int) -> GroupedEdges:
     """The same edges grouped by what they bring, in their order."""
+    offsets, index, edge = transposed_arrays(edges, num_columns)
+    return GroupedEdges(offsets, index, num_columns, edge, edges.skip_self)
+
+
+def transposed_arrays(edges: GroupedEdges, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The arrays of transposed(): int64 [num_columns + 1], the first edge of each column; int64 [num_edges], the row of
+    each edge; int32 [num_edges], its number. Edges that are no row's, or no column's, come last."""
     device, num_edges = edges._kept[1].device, edges.num_edges
     if num_edges >= 2**31:
         raise CohortError("layer", "fewer than 2147483648 edges", str(num_edges), "use a smaller batch or fanout")
@@ -263,7 +270,7 @@ def transposed(edges: GroupedEdges, num_columns: int) -> GroupedEdges:
     scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
     arrays = {"offsets": offsets, "index": index, "edge": edge, "scratch": scratch, "scratch_bytes": num_bytes}
     run(_native.transpose, index, block=edges.ref, num_columns=num_columns, **arrays)
-    return GroupedEdges(offsets, index, num_columns, edge, edges.skip_self)
+    return offsets, index, edge
 
 
 def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:

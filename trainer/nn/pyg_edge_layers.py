@@ -7,11 +7,14 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gatv2 import GATv2Rules
 from cohort_gnn.nn.gin import GINERules, GINRules
 from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
-from cohort_gnn.nn.sage import AGGREGATIONS
+from cohort_gnn.nn.rgat import RGATRules
+from cohort_gnn.nn.rgcn import RGCNRules
+from cohort_gnn.nn.sage import AGGREGATIONS, SUMS
 from cohort_gnn.nn.transformer import TransformerRules
 
 
@@ -137,3 +140,82 @@ class GINEConv(Checked, GINERules, pyg.GINEConv):
         if takes_pygs_way(self, edge_index):
             return pyg.GINEConv.forward(self, x, edge_index, edge_attr, size)
         return GINERules.forward(self, x, edge_index, edge_attr, size)
+
+
+class RGCNConv(Checked, RGCNRules, pyg.RGCNConv):
+    """``torch_geometric.nn.RGCNConv`` with gather and reduction in one kernel for each relation: same arguments,
+    parameters and results. Targets without edges of a relation cost nothing; on a GPU the host waits once a call.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.RGCNConv(8, 4, num_relations=2, num_bases=1)(x, edge_index, torch.tensor([0, 1, 1])).shape
+        torch.Size([5, 4])
+
+    Raises:
+        CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
+    """
+
+    aggregations = tuple(SUMS)
+    propagate_type = {"x": Tensor, "edge_type_ptr": OptTensor}  # PyG reads this from sources, which are not here
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor] | None,
+        edge_index: Tensor | Block,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
+        """Like RGCNRules.forward; PyG's code runs for nodes without rows (None, or their numbers), and for sparse
+        matrices."""
+        if _has_rows(self, x, edge_index) and not takes_pygs_way(self, edge_index):
+            return RGCNRules.forward(self, x, edge_index, edge_type)
+        return pyg.RGCNConv.forward(self, x, edge_index, edge_type)
+
+
+class RGATConv(Checked, RGATRules, pyg.RGATConv):
+    """``torch_geometric.nn.RGATConv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
+    results. PyG's layer makes a matrix for each edge; here rows are summed before they are multiplied by matrices.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> conv = cohort.nn.RGATConv(8, 4, num_relations=2, heads=2)
+        >>> conv(x, edge_index, torch.tensor([0, 1, 1])).shape
+        torch.Size([5, 8])
+
+    On a GPU the host waits once a call. Torch's CPU generator determines which edges dropout removes.
+
+    Raises:
+        CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.
+    """
+
+    aggregations = ADD
+    # PyG reads this from sources, which are not here
+    propagate_type = {"x": Tensor, "edge_type": OptTensor, "edge_attr": OptTensor}
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor | Block,
+        edge_type: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor:
+        """Like RGATRules.forward; PyG's code runs where attention weights are wanted, for nodes without rows, and for
+        sparse matrices."""
+        by_rules = return_attention_weights is None and _has_rows(self, x, edge_index)
+        if by_rules and not takes_pygs_way(self, edge_index):
+            return RGATRules.forward(self, x, edge_index, edge_type, edge_attr)
+        return pyg.RGATConv.forward(self, x, edge_index, edge_type, edge_attr, size, return_attention_weights)
+
+
+def _has_rows(layer: pyg.MessagePassing, x: Tensor | tuple[Tensor, Tensor] | None, edge_index) -> bool:
+    """Whether nodes have rows of features, not numbers.
+
+    Raises:
+        CohortError: they have none, and the edges are a Block.
+    """
+    tensors = [x] if x is None or isinstance(x, Tensor) else list(x)
+    has_rows = all(rows is not None and rows.is_floating_point() for rows in tensors)
+    if isinstance(edge_index, Block) and not has_rows:
+        raise CohortError(f"{type(layer).__name__}: x", "rows of features, beside a Block", "none", "pass edge_index")
+    return has_rows

@@ -18,7 +18,7 @@ from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.hgt import HGTRules
 from cohort_gnn.nn.inputs import is_indexed, require_indexed_rows
 from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
-from cohort_gnn.nn.pyg_edge_layers import GATv2Conv, GINConv, GINEConv, TransformerConv
+from cohort_gnn.nn.pyg_edge_layers import GATv2Conv, GINConv, GINEConv, RGATConv, RGCNConv, TransformerConv
 from cohort_gnn.nn.sage import AGGREGATIONS, SUMS, SAGERules
 from cohort_gnn.nn.trim import trim_by_hops
 
@@ -188,6 +188,8 @@ OURS = {
     pyg.TransformerConv: TransformerConv,
     pyg.GINConv: GINConv,
     pyg.GINEConv: GINEConv,
+    pyg.RGCNConv: RGCNConv,
+    pyg.RGATConv: RGATConv,
     pyg.HGTConv: HGTConv,
 }
 

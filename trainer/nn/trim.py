@@ -6,6 +6,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN, TrimToLayer
 
 from cohort_gnn.nn.block import Block, offsets_of
 from cohort_gnn.nn.gat import GATRules
+from cohort_gnn.nn.gatv2 import GATv2Rules
 from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.sage import SAGERules
 
@@ -74,7 +75,7 @@ def has_message_hooks(layer: nn.Module) -> bool:
 
 
 def _takes_blocks(layer: nn.Module) -> bool:
-    is_ours = isinstance(layer, SAGERules | GCNRules | GATRules)
+    is_ours = isinstance(layer, SAGERules | GCNRules | GATRules | GATv2Rules)
     return is_ours and not (layer.explain or has_message_hooks(layer) or _has_hooks(layer))
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
+from torch import nn
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 import cohort_gnn as cohort
@@ -52,6 +54,27 @@ def test_scores_are_those_without_the_mode(cora, batches, kind):
     with torch.inference_mode(), loader_of(cora) as loader:
         for batch, scores in zip(loader, expected, strict=True):
             torch.testing.assert_close(model(batch.x, batch.edge_index), scores)
+
+
+def test_layers_over_all_neighbours_are_the_model_on_the_whole_graph(cora):
+    """Layer by layer, as a script computes rows of all nodes."""
+    torch.manual_seed(1)
+    layers = [pyg.GATv2Conv(1433, 4, heads=2), pyg.TransformerConv(8, 4, heads=2), pyg.GINConv(nn.Linear(8, 6))]
+    layers = nn.ModuleList([*layers, pyg.SAGEConv(6, 7, aggr="max")])
+    graph = cohort.dataset.open(cora).to_pyg()
+    with torch.inference_mode():
+        expected = rows = graph.x
+        for layer in layers:
+            expected = layer(expected, graph.edge_index).relu()
+        assert len(cohort.nn.accelerate(layers).replaced) == 4
+        with NeighborLoader(cora, [-1], batch_size=500, device="cpu") as loader:
+            for layer in layers:
+                parts, ids = [], []
+                for batch in loader:
+                    parts.append(layer(rows[batch.n_id], batch.edge_index)[: batch.batch_size].relu())
+                    ids.append(batch.n_id[: batch.batch_size].clone())
+                rows = torch.cat(parts)[torch.cat(ids).argsort()]
+    torch.testing.assert_close(rows, expected)
 
 
 def test_a_batch_taken_in_the_mode_can_be_trained_on(cora):

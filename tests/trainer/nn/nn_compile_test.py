@@ -1,11 +1,12 @@
 """torch.compile of models with Cohort's layers, on batches of several sizes."""
 
 import gc
+from functools import partial
 
 import pytest
 import torch
 from processes import ALL_TESTS
-from torch_geometric.nn import GAT, GCN, GraphSAGE
+from torch_geometric.nn import GAT, GCN, GraphSAGE, Sequential, TransformerConv
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, NeighborLoader
@@ -26,12 +27,20 @@ def model_of(kind) -> torch.nn.Module:
     return model
 
 
+def transformer(in_channels: int, hidden: int, num_layers: int, out_channels: int) -> torch.nn.Module:
+    layers = [TransformerConv(in_channels, hidden, heads=2), TransformerConv(2 * hidden, out_channels)]
+    assert len(layers) == num_layers
+    return Sequential("x, edge_index", [(layer, "x, edge_index -> x") for layer in layers])
+
+
 def compiled(model: torch.nn.Module):
     torch.compiler.reset()
     return torch.compile(model, backend="aot_eager", dynamic=True, fullgraph=True)  # no code is generated
 
 
-@pytest.mark.parametrize("kind", [GCN, *[GAT, GraphSAGE] * ALL_TESTS])
+@pytest.mark.parametrize(
+    "kind", [GCN, *[GAT, GraphSAGE, partial(GAT, v2=True), partial(GraphSAGE, aggr="max"), transformer] * ALL_TESTS]
+)
 def test_scores_and_gradients_are_those_of_the_model(loader, kind):
     """And edges that were written to are refused."""
     model = model_of(kind)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def assert_same(theirs: nn.Module, ours: nn.Module, batch, num_used: int | None 
 def hidden(monkeypatch) -> list[int]:
     """The rows that layers of Cohort's put out, in turn."""
     rows = []
-    for kind in (cohort.nn.SAGEConv, cohort.nn.GCNConv, cohort.nn.GATConv):
+    for kind in (cohort.nn.SAGEConv, cohort.nn.GCNConv, cohort.nn.GATConv, cohort.nn.GATv2Conv):
 
         def forward(self, *args, _forward=kind.forward, **kwargs):
             out = _forward(self, *args, **kwargs)
@@ -71,7 +72,7 @@ def hidden(monkeypatch) -> list[int]:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("how", [{}, {"norm": nn.LayerNorm(16), "act": "elu"}])
-@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GAT])
+@pytest.mark.parametrize("kind", [GraphSAGE, partial(GraphSAGE, aggr="max"), GCN, GAT, partial(GAT, v2=True)])
 def test_a_model_by_hops_computes_rows_that_are_read(kind, how, device, hidden):
     theirs, ours = (model.to(device) for model in pair_of(kind, **how))
     assert_same(theirs, ours, batch_of(device), 10, **SIZES)

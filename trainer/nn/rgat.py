@@ -71,7 +71,9 @@ class RGATRules:
         block, source = block_of(edge_index, source.shape[0], target.shape[0]), matrix_of(source)
         types = types_in_order(name, edge_type, block)
         typed = typed_edges(name, block, types, self.num_relations)
-        matrices, row = self._matrices(), _targets(block)
+        row = _targets(block)
+        with torch.autocast(source.device.type, enabled=False):
+            matrices = self._matrices()
         scores = self._scores((source, matrix_of(target)), matrices, block, row, types, edge_attr)
         weights = self._weights(scores, block, typed)
         weight = matrices.unflatten(2, (self.heads, -1)).transpose(1, 2)  # [relations, heads, in, out]
@@ -139,7 +141,7 @@ class RGATRules:
             plain = typed_sums(x, weight, typed, edge_weights=ones)
             return out + self.w * plain.view(block.num_targets, self.heads, 1, self.out_channels)
         if self.mod == "scaled":
-            factor = (degree.unsqueeze(1) @ self.l1 + self.b1).relu() @ self.l2 + self.b2
+            factor = (degree.to(self.l1.dtype).unsqueeze(1) @ self.l1 + self.b1).relu() @ self.l2 + self.b2
             return out * factor.view(-1, 1, 1, self.out_channels)
         return out
 

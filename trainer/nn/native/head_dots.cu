@@ -204,7 +204,8 @@ void run_on_gpu(const DotCall& call, cudaStream_t stream) {
       return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec) &&
              edges_fit;
     };
-    if (fits(kWide)) return launch<T, G, kWide>(call, stream);
+    // A bend keeps more in registers than eight columns a lane leave room for.
+    if (fits(kWide) && !(call.bend.att && kWide > 4)) return launch<T, G, kWide>(call, stream);
     if constexpr (kHalf > 1) {
       if (fits(kHalf)) return launch<T, G, kHalf>(call, stream);
     }

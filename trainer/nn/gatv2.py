@@ -10,6 +10,7 @@ from cohort_gnn.nn.edge_ops import dropped, edge_softmax, weighted_sum
 from cohort_gnn.nn.inputs import edge_rows_of, is_prefix
 from cohort_gnn.nn.joined_ops import joined_scores
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
+from cohort_gnn.nn.linear import through
 
 
 class GATv2Rules:
@@ -50,8 +51,8 @@ class GATv2Rules:
             raise CohortError(f"{type(self).__name__}: x", "rows of sources and of targets", "None for targets")
         block = block_of(edge_index, source.shape[0], target.shape[0])
         shared = self.share_weights and is_prefix(target, source)
-        rows = matrix_of(self.lin_l(source))
-        own = rows[: target.shape[0]] if shared else matrix_of(self.lin_r(target))
+        rows = matrix_of(through(self.lin_l, source))
+        own = rows[: target.shape[0]] if shared else matrix_of(through(self.lin_r, target))
         loops = min(source.shape[0], target.shape[0]) if self.add_self_loops else -1
         edge_rows = self._edge_rows(edge_attr, block, loops, rows.dtype)
         att = self.att[0].to(sum_dtype(rows.dtype)).contiguous()
@@ -62,7 +63,7 @@ class GATv2Rules:
         out = weighted_sum(rows, used, own_used if loops >= 0 else None, *edges, block.num_targets)
         out = out if self.concat else out.unflatten(1, (self.heads, -1)).mean(dim=1)
         if self.res is not None:
-            out = out + self.res(target)
+            out = out + through(self.res, target)
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
     def _edge_rows(
@@ -75,7 +76,7 @@ class GATv2Rules:
             hint = "give the layer edge_dim, or leave edge_attr out"
             raise CohortError(f"{type(self).__name__}: edge_attr", "none, without edge_dim", "a tensor", hint)
         rows = edge_rows_of(self, edge_attr, block)
-        edge_rows = self.lin_edge(rows).to(dtype).contiguous()
+        edge_rows = through(self.lin_edge, rows).to(dtype).contiguous()
         if loops < 0:
             return edge_rows, None
         if self.fill_value == "mean":

@@ -8,6 +8,7 @@ from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import edge_rows_of
 from cohort_gnn.nn.joined_ops import relu_sum
 from cohort_gnn.nn.kernels import matrix_of
+from cohort_gnn.nn.linear import through
 from cohort_gnn.nn.sage import SUMS
 
 
@@ -38,7 +39,7 @@ class GINRules:
             out = ops.gather_sum(source, None, None, *edges, SUMS[self.aggr], ops.BESIDE_NONE, 0.0, source.dtype)[0]
         else:
             out = ops.gather_max(source, block.indptr, block.source, block.num_targets)[0]
-        return self.nn(_with_own(out, target, self.eps))
+        return through(self.nn, _with_own(out, target, self.eps))
 
 
 class GINERules:
@@ -66,9 +67,9 @@ class GINERules:
         if self.lin is None:
             rows = edge_rows_of(self, edge_attr, block, source.shape[1])
         else:
-            rows = self.lin(edge_rows_of(self, edge_attr, block))
+            rows = through(self.lin, edge_rows_of(self, edge_attr, block))
         out = relu_sum(source, rows.to(source.dtype).contiguous(), block.indptr, block.source, block.num_targets)
-        return self.nn(_with_own(out, target, self.eps))
+        return through(self.nn, _with_own(out, target, self.eps))
 
 
 def _rows_and_block(

@@ -2,10 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.inputs import IndexedRows
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
 from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
@@ -23,6 +23,24 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     too, the product has the dtype of ``rows``, which the layer has chosen.
     """
     return _Linear.apply(rows, weight.to(rows.dtype), None if bias is None else bias.to(rows.dtype))
+
+
+# Linear layers that only call F.linear.
+_PLAIN = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
+
+
+def through(module: nn.Module, rows: Tensor) -> Tensor:
+    """``module(rows)``, with linear() for plain linear layers, if ``module`` is one or a Sequential with some."""
+    kind = type(module)
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return module(rows)
+    if kind is nn.Sequential:
+        for part in module:
+            rows = through(part, rows)
+        return rows
+    if (kind.__module__, kind.__name__) in _PLAIN and rows.dim() == 2:
+        return linear(rows.to(amp_dtype(rows)), module.weight, module.bias)
+    return module(rows)
 
 
 class _Linear(torch.autograd.Function):

@@ -9,7 +9,7 @@ from cohort_gnn.nn.activation import Activation, apply_to_ends
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import amp_dtype, is_indexed, is_prefix, materialize, require_indexed_rows
 from cohort_gnn.nn.kernels import matrix_of
-from cohort_gnn.nn.linear import linear
+from cohort_gnn.nn.linear import linear, through
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 AGGREGATIONS = (*SUMS, "max")
@@ -72,8 +72,8 @@ class SAGERules:
         """One product for both linear parts where targets have rows as wide as those of sources; two for maxima."""
         target = target if self.root_weight else None
         if self.aggr not in SUMS:
-            out = self.lin_l(ops.gather_max(source, block.indptr, block.source, block.num_targets)[0])
-            return out if target is None else out + self.lin_r(target)
+            out = through(self.lin_l, ops.gather_max(source, block.indptr, block.source, block.num_targets)[0])
+            return out if target is None else out + through(self.lin_r, target)
         beside = ops.BESIDE_NONE
         if target is not None and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN

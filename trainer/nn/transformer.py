@@ -11,7 +11,7 @@ from cohort_gnn.nn.edge_ops import dot_scores, dropped, edge_softmax, shared_sco
 from cohort_gnn.nn.gat import sums_first
 from cohort_gnn.nn.inputs import edge_rows_of, materialize
 from cohort_gnn.nn.kernels import matrix_of
-from cohort_gnn.nn.linear import head_linear
+from cohort_gnn.nn.linear import head_linear, through
 
 
 class TransformerRules:
@@ -56,12 +56,12 @@ class TransformerRules:
         block, source = block_of(edge_index, source.shape[0], target.shape[0]), matrix_of(source)
         for lin in (self.lin_key, self.lin_value):
             materialize(lin, source.shape[1])
-        queries = self.lin_query(target) * (1 / math.sqrt(self.out_channels))
+        queries = through(self.lin_query, target) * (1 / math.sqrt(self.out_channels))
         out = self._attended(source, queries, block, edge_attr)
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         if not self.root_weight:
             return out
-        own = self.lin_skip(target)
+        own = through(self.lin_skip, target)
         if self.lin_beta is None:
             return out + own
         share = self.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
@@ -78,7 +78,7 @@ class TransformerRules:
         if by_index:
             scores = shared_scores(self._times(queries, self.lin_key).to(source.dtype), source, *edges)
         else:
-            scores = dot_scores(queries, self.lin_key(source), *edges, self.heads)
+            scores = dot_scores(queries, through(self.lin_key, source), *edges, self.heads)
         if edge_inputs:
             scores = scores + shared_scores(self._times(queries, self.lin_edge), *edge_inputs)
         weights = dropped(edge_softmax(scores, None, *edges, num_targets)[0], self.dropout, self.training)
@@ -86,7 +86,7 @@ class TransformerRules:
             sums = shared_sums(weights, source, *edges, num_targets)
             out = self._values(sums.to(queries.dtype), weights, block)
         else:
-            out = weighted_sum(self.lin_value(source), weights, None, *edges, num_targets)
+            out = weighted_sum(through(self.lin_value, source), weights, None, *edges, num_targets)
             out = out.unflatten(1, (self.heads, -1))
         if edge_inputs:
             sums = shared_sums(weights, *edge_inputs, num_targets)

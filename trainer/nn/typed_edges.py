@@ -11,7 +11,7 @@ from cohort_gnn.nn import head_kernels, kernels
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import amp_dtype
 from cohort_gnn.nn.kernels import GroupedEdges, sum_dtype
-from cohort_gnn.nn.linear import weight_grad
+from cohort_gnn.nn.linear import product_of, weight_grad
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,12 @@ class _TypedSums(torch.autograd.Function):
         width = weight.shape[1] * weight.shape[3]
         out = x.new_zeros((typed.num_targets, width), dtype=sum_dtype(x.dtype))
         for kind, first, end in _types(typed):
-            products = torch.bmm(_sums(x, weight, edge_weights, typed, mean, first, end), weight[kind])
-            out.index_add_(0, typed.target[first:end], products.transpose(0, 1).flatten(1).to(out.dtype))
+            sums = _sums(x, weight, edge_weights, typed, mean, first, end)
+            if len(sums) == 1:
+                products = product_of(sums[0], weight[kind, 0].t(), None)
+            else:
+                products = torch.bmm(sums, weight[kind]).transpose(0, 1).flatten(1)
+            out.index_add_(0, typed.target[first:end], products.to(out.dtype))
         return out
 
     @staticmethod

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "dataset/npy.h"
 #include "temporary_folder.h"
+#include "tests/base/fails.h"
 
 namespace cohort::dataset {
 namespace {
@@ -191,12 +192,7 @@ TEST(EdgeSorter, AGraphWithoutEdgesHasColumns) {
 }
 
 std::string refusal(EdgeSorter& sorter, const Pairs& pairs, const IdMap* ids = nullptr) {
-  try {
-    add(sorter, pairs, ids);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return "";
+  return base::error_of([&] { add(sorter, pairs, ids); });
 }
 
 TEST(EdgeSorter, AnEndThatIsNoNodeIsNamed) {

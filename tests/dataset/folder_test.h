@@ -5,13 +5,13 @@
 
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 
 #include "dataset/check.h"
 #include "dataset/dataset.h"
 #include "dataset/npy_header.h"
+#include "tests/base/fails.h"
 #include "tests/dataset/temporary_folder.h"
 
 namespace cohort::dataset {
@@ -37,18 +37,9 @@ class FolderTest : public testing::Test {
     write_bytes(path(kMetaFile), text.replace(at, from.size(), to));
   }
 
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const base::Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
   // Asserts that opening fails, and that the check reports the same words.
   void expect_refused(const std::string& words) {
-    const std::string message = message_of([&] { Dataset::open(data_); });
+    const std::string message = base::error_of([&] { Dataset::open(data_); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
     const auto problems = check(data_);
     ASSERT_FALSE(problems.empty()) << words;

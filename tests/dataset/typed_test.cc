@@ -148,7 +148,7 @@ TEST_F(TypedDataset, ChecksEachRelationAndTable) {
     ASSERT_EQ(problems.size(), 1u) << words;
     const std::string message = base::Error(problems.front()).what();
     EXPECT_NE(message.find(words), std::string::npos) << message;
-    const std::string demanded = message_of([&] { demand_in_range(Dataset::open(data_)); });
+    const std::string demanded = base::error_of([&] { demand_in_range(Dataset::open(data_)); });
     EXPECT_EQ(demanded, by_demand ? message : "no error");
     for (const auto& [name, bytes] : folder_.files()) write_bytes(path(name), bytes);
   };

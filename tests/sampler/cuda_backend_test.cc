@@ -7,7 +7,6 @@
 #include <numeric>
 #include <thread>
 
-#include "base/shared_gpu_bytes.h"
 #include "sampler/draw.h"
 #include "tests/sampler/cuda_batch.h"
 #include "tests/sampler/test_graph.h"
@@ -114,51 +113,6 @@ TEST(GpuBackendRows, AnyRowSize) {
   }
 }
 
-TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
-  const auto graph = mixed_graph<int32_t>(2000, 3, 7);
-  GraphView view = graph.view();
-  view.rows_in = channel::RowsIn::kPool;
-  const auto row_bytes = static_cast<std::size_t>(view.types[0].rows.row_bytes);
-  const std::vector<int32_t> fanout = {5, 3};
-  const auto host = make_host_backend(graph.view(), {});
-  const int gpu = 0;
-  for (const bool reuse : {false, true}) {
-    CudaSettings settings;
-    settings.reuse_rows = reuse;
-    const auto cuda = std::move(make_cuda_backends(view, {&gpu, 1}, settings, {}, {}).front());
-    const std::byte* pool = nullptr;
-    std::size_t bytes = 0;
-    int64_t found = 0;
-    for (uint64_t step = 0; step < 6; ++step) {
-      std::vector<int64_t> seeds(20 + 10 * step);
-      std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(30 * step));
-      const Query query{seeds, fanout, batch_key(5, 1, step)};
-      const HostBatch expected = run_host(*host, graph.view(), query);
-      CudaBatch batch(graph.view(), query, cuda->sample(query));
-      const int64_t nodes = expected.counts.num_nodes;
-      if (nodes > cuda->pool_rows(0)) {
-        const base::SharedGpuBytes* piece = cuda->grow_pool(0, nodes, nodes + 1);
-        if (!pool) pool = piece->data();
-        bytes += piece->bytes();
-      }
-      ASSERT_GE(cuda->pool_rows(0), nodes);
-      ASSERT_LE(static_cast<std::size_t>(cuda->pool_rows(0)) * row_bytes, bytes);
-      const base::DeviceArray<int64_t> row_index(static_cast<std::size_t>(nodes));
-      batch.start(*cuda, {row_index.data(), step, step});
-      HostBatch got = batch.finish(*cuda);
-      found += batch.rows[cache::kRecentTier].rows;
-      const std::vector<int64_t> rows = base::download(row_index);
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        base::cuda_check(cudaMemcpy(got.x[0].data() + i * row_bytes, pool + rows[i] * view.types[0].rows.row_bytes,
-                                    row_bytes, cudaMemcpyDeviceToHost));
-      }
-      expect_equal(expected, got);
-      if (HasFatalFailure()) return;
-    }
-    EXPECT_EQ(found > 0, reuse);
-  }
-}
-
 TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
   const auto graph = mixed_graph<int32_t>(1500, 9);
   const auto host = make_host_backend(graph.view(), {});
@@ -176,16 +130,6 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
         expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
         if (HasFatalFailure()) return;
       }
-    }
-  }
-}
-
-TEST(GpuBackendWeights, OfEachEdge) {
-  for (const TopologyMemory memory : {TopologyMemory::kGpu, TopologyMemory::kHost}) {
-    auto graph = mixed_graph<int32_t>(1500, 8);
-    graph.weigh_edges();
-    for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {100, 40}}) {
-      expect_same_batches(graph, memory, fanout);
     }
   }
 }

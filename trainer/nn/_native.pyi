@@ -87,7 +87,7 @@ def attention(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scor
 def attention_grad(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scores: EdgeScores, num_own: int, weights: int, own_weights: int, grads: int, own_grads: int, target_grads: int, target_grads_stride: int, sums: int, partial: int) -> None:
     """Their gradient."""
 
-def joined_rows(stream: int | None, *, block: BlockRef, dtype: int, dim: int, heads: int, own: int, own_stride: int, x: int, x_stride: int, edge: int, own_edge: int, slope: float, num_own: int, factor: int, own_factor: int, scale: int, other: int, other_stride: int, other_of_row: bool, slopes: int, bent: int, edge_grads: int, own_edge_grads: int, partial: int) -> None:
+def joined_rows(stream: int | None, *, block: BlockRef, dtype: int, dim: int, heads: int, own: int, own_stride: int, x: int, x_stride: int, edge: int, own_edge: int, slope: float, num_own: int, factor: int, own_factor: int, scale: int, other: int, other_stride: int, slopes: int, bent: int, edge_grads: int, own_edge_grads: int, partial: int) -> None:
     """
     Sums of leaky_relu over edges, or its slopes; see trainer/nn/native/joined_rows.h.
     """

@@ -169,7 +169,7 @@ def dot_rows(
     return dots, own_dots
 
 
-_PLAIN_JOINED = {"heads": 1, "slope": 0.0, "num_own": 0, "other_of_row": False}
+_PLAIN_JOINED = {"heads": 1, "slope": 0.0, "num_own": 0}
 _JOINED_ROWS = ("own", "x", "edge", "own_edge", "factor", "own_factor", "scale", "other")
 _JOINED_SUMS = ("slopes", "bent", "edge_grads", "own_edge_grads")
 

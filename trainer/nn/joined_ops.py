@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn import head_kernels, kernels
+from cohort_gnn.nn import _native, head_kernels, kernels
 from cohort_gnn.nn.head_kernels import Bend, by_head, joined_rows
 from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.linear import column_sums
@@ -41,15 +41,20 @@ def relu_sum_grad(
     needs_edges: bool,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of relu_sum's ``x`` and ``edge_rows``; [0] in place of one that is not needed."""
-    edges, grad_x, grad_edges = GroupedEdges(indptr, source, num_targets), x.new_empty(0), x.new_empty(0)
-    if needs_x:
-        grad_x = x.new_empty(x.shape)
-        columns = kernels.transposed(edges, x.shape[0])
-        joined_rows(columns, x, own=x, edge=edge_rows, other=grad, slopes=grad_x)
-    if needs_edges:
-        grad_edges = new_edge_rows(edge_rows, indptr, num_targets)
-        joined_rows(edges, x, x=x, edge=edge_rows, other=grad, other_of_row=True, edge_grads=grad_edges)
-    return grad_x, grad_edges
+    edges, grad_edges = GroupedEdges(indptr, source, num_targets), new_edge_rows(edge_rows, indptr, num_targets)
+    joined_rows(edges, x, x=x, edge=edge_rows, other=grad, edge_grads=grad_edges)
+    grad_x = _sums_by_source(edges, grad_edges, None, x.shape[0]) if needs_x else x.new_empty(0)
+    return grad_x, grad_edges if needs_edges else x.new_empty(0)
+
+
+def _sums_by_source(edges: GroupedEdges, edge_rows: Tensor, loop_rows: Tensor | None, num_sources: int) -> Tensor:
+    """[num_sources, columns], for each source the sum of the rows of its edges, and of those from targets to
+    themselves."""
+    offsets, _, number = kernels.transposed_arrays(edges, num_sources)
+    own = {}
+    if loop_rows is not None:
+        own = {"own_use": _native.ADD_OWN, "own": loop_rows, "num_own": loop_rows.shape[0]}
+    return kernels.sum_rows(GroupedEdges(offsets, number.long(), num_sources), edge_rows, **own)
 
 
 @relu_sum_grad.register_fake
@@ -153,7 +158,9 @@ def joined_scores_grad(
             grad_loops = torch.empty_like(loop_rows)
             grads["own_edge_grads"] = grad_loops
     joined_rows(edges, x, own=target, x=x, **common, **grads)
-    if needs_x:
+    if needs_x and grad_edges.numel():
+        grad_x = _sums_by_source(edges, grad_edges, None if loop_rows is None else grad_loops, x.shape[0])
+    elif needs_x:
         grad_x = x.new_empty(x.shape)
         joined_rows(kernels.transposed(edges, x.shape[0]), x, own=x, x=target, **common, slopes=grad_x)
     return grad_x, grad_target, column_sums(bent).view(att.shape).to(att.dtype), grad_edges, grad_loops

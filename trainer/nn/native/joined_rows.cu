@@ -4,8 +4,8 @@
 namespace cohort::trainer {
 namespace {
 
-// What edges bring is known when the kernel is compiled: rows of x, rows of their own, rows of `other` by index.
-template <typename T, int kVec, bool kX, bool kEdge, bool kOther>
+// With kEdge, edges have rows of their own.
+template <typename T, int kVec, bool kEdge>
 class RowJoined {
  public:
   using Call = JoinedCall;
@@ -14,9 +14,8 @@ class RowJoined {
   using Rows = Pack<T, kVec>;
   struct Nothing {};
   struct Loaded {
-    [[no_unique_address]] std::conditional_t<kX, Rows, Nothing> x;
+    Rows x;
     [[no_unique_address]] std::conditional_t<kEdge, Rows, Nothing> edge;
-    [[no_unique_address]] std::conditional_t<kOther, Rows, Nothing> other;
     A factor;
     int64_t number;
     bool counts;
@@ -26,11 +25,11 @@ class RowJoined {
       : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      of_row_[v] = A{1};
+      other_[v] = A{1};
       scale_[v] = call.scale ? static_cast<const A*>(call.scale)[column + v] : A{1};
     }
     if (call.own) widen_into(own_, rows_at(call.own, call.own_stride, row));
-    if (call.other_of_row) widen_into(of_row_, rows_at(call.other, call.other_stride, row));
+    if (call.other) widen_into(other_, rows_at(call.other, call.other_stride, row));
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
@@ -81,9 +80,8 @@ class RowJoined {
 
   __device__ Loaded load_of(int64_t index, int64_t number, const void* edge, const void* factors, bool counts) const {
     Loaded loaded{};
-    if constexpr (kX) loaded.x = rows_at(call_.x, call_.x_stride, index);
+    loaded.x = rows_at(call_.x, call_.x_stride, index);
     if constexpr (kEdge) loaded.edge = edge ? rows_at(edge, call_.dim, number) : Rows{};
-    if constexpr (kOther) loaded.other = rows_at(call_.other, call_.other_stride, index);
     loaded.factor = factors ? static_cast<const A*>(factors)[number * call_.heads + head_] : A{1};
     loaded.number = number;
     loaded.counts = counts;
@@ -94,14 +92,12 @@ class RowJoined {
     A grad[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      A z = own_[v], other = of_row_[v];
-      if constexpr (kX) z += widen(loaded.x.value[v]);
+      A z = own_[v] + widen(loaded.x.value[v]);
       if constexpr (kEdge) z += widen(loaded.edge.value[v]);
-      if constexpr (kOther) other = widen(loaded.other.value[v]);
       const A by = !loaded.counts ? A{0} : loaded.factor * (z > 0 ? A{1} : static_cast<A>(call_.slope));
       bent_[v] += loaded.counts ? by * z : A{0};
-      slopes_[v] += loaded.counts ? by * other : A{0};
-      grad[v] = loaded.counts ? scale_[v] * by * other : A{0};
+      slopes_[v] += by;
+      grad[v] = loaded.counts ? scale_[v] * by * other_[v] : A{0};
     }
     if (grads) store_sums<kVec>(call_.dtype, grads, loaded.number * call_.dim + column_, grad);
   }
@@ -109,7 +105,7 @@ class RowJoined {
   const JoinedCall& call_;
   const int64_t row_, column_, head_;
   A own_[kVec] = {}, slopes_[kVec] = {}, bent_[kVec] = {};
-  A of_row_[kVec], scale_[kVec];
+  A other_[kVec], scale_[kVec];
 };
 
 // True when all arrays of the call can be read and written in packs of `vec`.
@@ -122,25 +118,21 @@ bool can_pack(const JoinedCall& call, int vec) {
          fits(call.own_edge_grads, call.dim);
 }
 
-template <bool kX, bool kEdge, bool kOther>
+template <bool kEdge>
 void launch(const JoinedCall& call, cudaStream_t stream) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T);
-      if (can_pack(call, kWide)) return launch_reduction<RowJoined<T, kWide, kX, kEdge, kOther>>(call, stream);
+      if (can_pack(call, kWide)) return launch_reduction<RowJoined<T, kWide, kEdge>>(call, stream);
     }
-    launch_reduction<RowJoined<T, 1, kX, kEdge, kOther>>(call, stream);
+    launch_reduction<RowJoined<T, 1, kEdge>>(call, stream);
   });
 }
 
 }  // namespace
 
 void run_on_gpu(const JoinedCall& call, cudaStream_t stream) {
-  const bool by_index = call.other && !call.other_of_row;
-  if (call.x && !by_index)
-    return call.edge ? launch<true, true, false>(call, stream) : launch<true, false, false>(call, stream);
-  base::require(!call.x && call.edge && by_index, "rows of x, or rows of edges and others by index");
-  launch<false, true, true>(call, stream);
+  return call.edge ? launch<true>(call, stream) : launch<false>(call, stream);
 }
 
 }  // namespace cohort::trainer

@@ -12,11 +12,11 @@ namespace cohort::trainer {
 
 // With z[e] = own[i] + x[index[e]] + edge[number(e)] for an edge e of row i, column c of head h:
 //
-//   slopes[i] = scale * sum over edges e of i of factor[number(e)][h] * other * leaky_relu'(z[e])
+//   slopes[i] = scale * sum over edges e of i of factor[number(e)][h] * leaky_relu'(z[e])
 //   bent[i]   = sum over edges e of i of factor[number(e)][h] * leaky_relu(z[e])
-//   edge_grads[number(e)] = scale * factor[number(e)][h] * other * leaky_relu'(z[e])
+//   edge_grads[number(e)] = scale * factor[number(e)][h] * other[i] * leaky_relu'(z[e])
 //
-// `other` is row index[e], or row i, of the array. Rows [0, num_own) have one edge more, from row i of x, with its own
+// Rows [0, num_own) have one edge more, from row i of x, with its own
 // factor and edge row; `skip_self` leaves out those that it stands for. Null stands for zeros among what is added up,
 // for ones among factors, and for results that nobody wants. All rows are of `dtype` and [any, dim]; those of arrays
 // without a stride are contiguous.
@@ -27,7 +27,7 @@ struct JoinedCall {
   int64_t heads = 1;          // column c is of head c / (dim / heads)
   const void* own = nullptr;  // [num_rows, dim]
   int64_t own_stride = 0;
-  const void* x = nullptr;  // [rows that edges name, dim]
+  const void* x = nullptr;  // [rows that edges name, dim], never null
   int64_t x_stride = 0;
   const void* edge = nullptr;      // [edges, dim]
   const void* own_edge = nullptr;  // [num_own, dim]
@@ -36,9 +36,8 @@ struct JoinedCall {
   const void* factor = nullptr;      // Sum<dtype> [edges, heads]
   const void* own_factor = nullptr;  // Sum<dtype> [num_own, heads]
   const void* scale = nullptr;       // Sum<dtype> [dim]
-  const void* other = nullptr;
+  const void* other = nullptr;       // [num_rows, dim]
   int64_t other_stride = 0;
-  bool other_of_row = false;
   void* slopes = nullptr;          // [num_rows, dim]
   void* bent = nullptr;            // [num_rows, dim]
   void* edge_grads = nullptr;      // [edges, dim]

@@ -68,7 +68,6 @@ class JoinedRow {
     if (e >= call_.block.num_edges) return;
     const int64_t index = call_.block.index[e];
     fetch_row(call_.x, call_.x_stride, index);
-    if (!call_.other_of_row) fetch_row(call_.other, call_.other_stride, index);
     if (call_.block.edge) fetch_row(call_.edge, call_.dim, call_.block.edge[e]);
   }
   void fetch_row(const void* rows, int64_t stride, int64_t row) const {
@@ -96,14 +95,13 @@ class JoinedRow {
     const int64_t head_dim = call_.dim / call_.heads;
     const T* x = row_of(call_.x, call_.x_stride, index, zeros_);
     const T* edge = row_of(edge_rows, call_.dim, number, zeros_);
-    const T* other = row_of(call_.other, call_.other_stride, call_.other_of_row ? row : index, ones_);
+    const T* other = row_of(call_.other, call_.other_stride, row, ones_);
     T* grad = grads ? static_cast<T*>(grads) + number * call_.dim : nullptr;
     for (int64_t head = 0; head < call_.heads; ++head) {
       const A factor = factors ? static_cast<const A*>(factors)[number * call_.heads + head] : A{1};
       const A low = factor * static_cast<A>(call_.slope);
       const int64_t c = head * head_dim;
-      if (call_.slopes)
-        add_slopes(head_dim, factor, low, own_.data() + c, x + c, edge + c, other + c, slopes.data() + c);
+      if (call_.slopes) add_slopes(head_dim, factor, low, own_.data() + c, x + c, edge + c, slopes.data() + c);
       if (call_.bent) add_bent(head_dim, factor, low, own_.data() + c, x + c, edge + c, bent.data() + c);
       if (grad)
         put_grads(head_dim, factor, low, own_.data() + c, x + c, edge + c, other + c, scale_.data() + c, grad + c);
@@ -112,12 +110,9 @@ class JoinedRow {
 
   // `low` is the factor where leaky_relu's argument is not positive.
   void add_slopes(int64_t count, A factor, A low, const A* __restrict own, const T* __restrict x,
-                  const T* __restrict edge, const T* __restrict other, A* __restrict to) const {
+                  const T* __restrict edge, A* __restrict to) const {
 #pragma omp simd
-    for (int64_t c = 0; c < count; ++c) {
-      const A z = own[c] + widen(x[c]) + widen(edge[c]), by = z > 0 ? factor : low;
-      to[c] += by * widen(other[c]);
-    }
+    for (int64_t c = 0; c < count; ++c) to[c] += own[c] + widen(x[c]) + widen(edge[c]) > 0 ? factor : low;
   }
 
   void add_bent(int64_t count, A factor, A low, const A* __restrict own, const T* __restrict x,

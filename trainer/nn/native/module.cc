@@ -152,10 +152,9 @@ void bind_heads(nb::module_& m) {
 }
 
 void bind_joined(nb::module_& m) {
-  bind_call(
-      m, "joined_rows", "Sums of leaky_relu over edges, or its slopes; see trainer/nn/native/joined_rows.h.",
-      FIELDS(JoinedCall, block, dtype, dim, heads, own, own_stride, x, x_stride, edge, own_edge, slope, num_own, factor,
-             own_factor, scale, other, other_stride, other_of_row, slopes, bent, edge_grads, own_edge_grads, partial));
+  bind_call(m, "joined_rows", "Sums of leaky_relu over edges, or its slopes; see trainer/nn/native/joined_rows.h.",
+            FIELDS(JoinedCall, block, dtype, dim, heads, own, own_stride, x, x_stride, edge, own_edge, slope, num_own,
+                   factor, own_factor, scale, other, other_stride, slopes, bent, edge_grads, own_edge_grads, partial));
   bind_call(m, "max_rows", "The largest rows of edges; see trainer/nn/native/max_rows.h.",
             FIELDS(MaxCall, block, dtype, dim, x, x_stride, out, ties, partial));
   bind_call(m, "max_rows_grad", "Their gradient.",

@@ -8,7 +8,8 @@ using base::cuda_check;
 using base::grid_first;
 using base::kBlockThreads;
 
-constexpr int kHeads = 4;  // whose products a group of lanes forms at once; a group has at least as many lanes
+constexpr int kMostBent = 4;  // columns of a lane with a Bend, which keeps more in registers
+constexpr int kHeads = 4;     // whose products a group of lanes forms at once; a group has at least as many lanes
 
 // The sums over a group of lanes of kHeads values each; lane l gets that of value l % kHeads. The order is fixed.
 template <typename A>
@@ -181,9 +182,12 @@ void launch(const DotCall& call, cudaStream_t stream) {
   auto kernel =
       call.x.head_stride == 0 ? dot_kernel<T, G, kVec, true, Way::kPlain> : dot_kernel<T, G, kVec, false, Way::kPlain>;
   if (call.bend.att) {
-    if constexpr (!std::is_same_v<T, G>) base::require(false, "with a bend, rows of one dtype");
-    kernel =
-        call.bend.edge ? dot_kernel<T, T, kVec, false, Way::kBentByEdge> : dot_kernel<T, T, kVec, false, Way::kBent>;
+    if constexpr (std::is_same_v<T, G> && kVec <= kMostBent) {
+      kernel =
+          call.bend.edge ? dot_kernel<T, T, kVec, false, Way::kBentByEdge> : dot_kernel<T, T, kVec, false, Way::kBent>;
+    } else {
+      base::require(false, "with a bend, rows of one dtype, and few columns a lane");
+    }
   }
   kernel<<<groups.blocks(), kBlockThreads, 0, stream>>>(call, groups);
   cuda_check(cudaGetLastError(), "launch products of rows");
@@ -204,8 +208,7 @@ void run_on_gpu(const DotCall& call, cudaStream_t stream) {
       return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec) &&
              edges_fit;
     };
-    // A bend keeps more in registers than eight columns a lane leave room for.
-    if (fits(kWide) && !(call.bend.att && kWide > 4)) return launch<T, G, kWide>(call, stream);
+    if (fits(kWide) && !(call.bend.att && kWide > kMostBent)) return launch<T, G, kWide>(call, stream);
     if constexpr (kHalf > 1) {
       if (fits(kHalf)) return launch<T, G, kHalf>(call, stream);
     }

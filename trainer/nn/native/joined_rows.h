@@ -16,10 +16,9 @@ namespace cohort::trainer {
 //   bent[i]   = sum over edges e of i of factor[number(e)][h] * leaky_relu(z[e])
 //   edge_grads[number(e)] = scale * factor[number(e)][h] * other[i] * leaky_relu'(z[e])
 //
-// Rows [0, num_own) have one edge more, from row i of x, with its own
-// factor and edge row; `skip_self` leaves out those that it stands for. Null stands for zeros among what is added up,
-// for ones among factors, and for results that nobody wants. All rows are of `dtype` and [any, dim]; those of arrays
-// without a stride are contiguous.
+// Rows [0, num_own) have one edge more, from row i of x, with its own factor and edge row; `skip_self` leaves out those
+// that it stands for. Null stands for zeros among what is added up, for ones among factors, and for results that nobody
+// wants. All rows are of `dtype` and [any, dim]; those of arrays without a stride are contiguous.
 struct JoinedCall {
   BlockRef block;
   Dtype dtype = Dtype::kFloat32;

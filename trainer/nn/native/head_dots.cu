@@ -1,45 +1,26 @@
-#include "trainer/nn/native/head_rows.h"
-#include "trainer/nn/native/reduce.cuh"
+#include "trainer/nn/native/dots.cuh"
 
 namespace cohort::trainer {
 namespace {
 
-using base::cuda_check;
-using base::grid_first;
-using base::kBlockThreads;
-
 constexpr int kMostBent = 4;  // columns of a lane with a Bend, which keeps more in registers
-constexpr int kHeads = 4;     // whose products a group of lanes forms at once; a group has at least as many lanes
-
-// The sums over a group of lanes of kHeads values each; lane l gets that of value l % kHeads. The order is fixed.
-template <typename A>
-__device__ A sum_over_lanes(const A (&value)[kHeads], int lane, int lanes, unsigned mask) {
-  static_assert(kHeads == 4);
-  const bool odd = lane & 1, upper = lane & 2;
-  const A low = (odd ? value[1] : value[0]) + __shfl_xor_sync(mask, odd ? value[0] : value[1], 1);
-  const A high = (odd ? value[3] : value[2]) + __shfl_xor_sync(mask, odd ? value[2] : value[3], 1);
-  A sum = (upper ? high : low) + __shfl_xor_sync(mask, upper ? low : high, 2);
-  for (int distance = kHeads; distance < lanes; distance *= 2) sum += __shfl_xor_sync(mask, sum, distance);
-  return sum;
-}
+constexpr int kHeads = kDotHeads;
 
 // What a product is: as it is; or of a Bend, without or with rows of edges.
 enum class Way { kPlain, kBent, kBentByEdge };
 
-// A group's products for one row of gradients: some heads and a lane's pack of columns at a time. With kShared, all
-// heads have the same rows of x, of T; gradients are of G.
-template <typename T, typename G, int kVec, bool kShared, Way kWay = Way::kPlain>
+// A group's products for one row of gradients, of G, with rows of T that each head has for itself: some heads and a
+// lane's pack of columns at a time.
+template <typename T, typename G, int kVec, Way kWay>
 class RowDots {
  public:
   using A = Sum<T>;
+  static constexpr int kPack = kVec, kMinBlocks = 1, kSharedBytes = 0;
   static constexpr bool kBent = kWay != Way::kPlain, kByEdge = kWay == Way::kBentByEdge;
   static constexpr int kAtOnce = kByEdge ? kUnroll / 2 : kUnroll;  // edges
 
   __device__ RowDots(const DotCall& call, int64_t row, int lane, int lanes)
-      : call_(call), row_(row), own_(call.first_row + row), lane_(lane), lanes_(lanes) {
-    const unsigned all = lanes == kWarp ? ~0u : (1u << lanes) - 1;
-    mask_ = all << (threadIdx.x % kWarp / lanes * lanes);
-  }
+      : call_(call), row_(row), own_(call.first_row + row), lane_(lane), lanes_(lanes), mask_(lanes_of_group(lanes)) {}
 
   __device__ void run(EdgeRange range, bool with_own) {
     for (head_ = 0; head_ < call_.heads; head_ += kHeads) {
@@ -54,7 +35,7 @@ class RowDots {
 
  private:
   struct Loaded {
-    Pack<T, kVec> x[kShared ? 1 : kHeads];
+    Pack<T, kVec> x[kHeads];
     Pack<T, kVec> edge[kByEdge ? kHeads : 1];
   };
 
@@ -87,7 +68,7 @@ class RowDots {
   __device__ Loaded load(int64_t index, const void* edge, int64_t number) const {
     Loaded loaded;
 #pragma unroll
-    for (int h = 0; h < (kShared ? 1 : kHeads); ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
+    for (int h = 0; h < kHeads; ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
     if constexpr (kByEdge) {
       const HeadRows rows{edge, call_.heads * call_.dim, call_.dim};
 #pragma unroll
@@ -120,7 +101,7 @@ class RowDots {
     for (int h = 0; h < kHeads; ++h) {
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const A x = widen(loaded.x[kShared ? 0 : h].value[v]);
+        const A x = widen(loaded.x[h].value[v]);
         if constexpr (kBent) {
           A z = grad_[h][v] + x;
           if constexpr (kByEdge) z += widen(loaded.edge[h].value[v]);
@@ -143,74 +124,33 @@ class RowDots {
   const DotCall& call_;
   const int64_t row_, own_;  // of the block, of x
   const int lane_, lanes_;
-  unsigned mask_;
+  const unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
   A grad_[kHeads][kVec];
   A att_[kBent ? kHeads : 1][kVec];
 };
 
-// Which lanes form the products of a row, or of a piece of one; see reduce.cuh.
-struct Groups {
-  int lanes = kHeads;
-  int64_t num_pieces, num_units;
-
-  Groups(const DotCall& call, int vec) : num_pieces(max_pieces(call.block.num_edges)) {
-    while (lanes < kWarp && lanes * vec < call.dim) lanes *= 2;
-    num_units = num_pieces + call.block.num_rows;
-  }
-  unsigned blocks() const { return static_cast<unsigned>((num_units * lanes + kBlockThreads - 1) / kBlockThreads); }
-};
-
-template <typename T, typename G, int kVec, bool kShared, Way kWay>
-__global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constant__ DotCall call, const Groups groups) {
-  const int64_t unit = grid_first() / groups.lanes;
-  if (unit >= groups.num_units) return;
-  const bool is_piece = unit < groups.num_pieces;
-  const int64_t row = is_piece ? call.block.row_at(unit * kPieceEdges) : unit - groups.num_pieces;
-  if (row < 0) return;
-  const EdgeRange range = range_of(call.block, row);
-  if (is_piece != range.in_pieces() || (is_piece && unit >= range.end_piece())) return;
-  const bool first = !is_piece || unit == range.first_piece();
-  RowDots<T, G, kVec, kShared, kWay> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
-  dots.run(is_piece ? range.piece(unit) : range, first && call.first_row + row < call.num_own);
-}
-
 template <typename T, typename G, int kVec>
 void launch(const DotCall& call, cudaStream_t stream) {
-  const Groups groups(call, kVec);
-  if (call.block.num_rows == 0) return;
-  auto kernel =
-      call.x.head_stride == 0 ? dot_kernel<T, G, kVec, true, Way::kPlain> : dot_kernel<T, G, kVec, false, Way::kPlain>;
-  if (call.bend.att) {
-    if constexpr (std::is_same_v<T, G> && kVec <= kMostBent) {
-      kernel =
-          call.bend.edge ? dot_kernel<T, T, kVec, false, Way::kBentByEdge> : dot_kernel<T, T, kVec, false, Way::kBent>;
-    } else {
-      base::require(false, "with a bend, rows of one dtype, and few columns a lane");
-    }
+  if (!call.bend.att) return launch_dots<RowDots<T, G, kVec, Way::kPlain>>(call, stream);
+  if constexpr (std::is_same_v<T, G> && kVec <= kMostBent) {
+    if (call.bend.edge) return launch_dots<RowDots<T, T, kVec, Way::kBentByEdge>>(call, stream);
+    launch_dots<RowDots<T, T, kVec, Way::kBent>>(call, stream);
+  } else {
+    base::require(false, "with a bend, rows of one dtype, and few columns a lane");
   }
-  kernel<<<groups.blocks(), kBlockThreads, 0, stream>>>(call, groups);
-  cuda_check(cudaGetLastError(), "launch products of rows");
-}
-
-bool can_pack(const HeadRows& rows, int element_bytes, int vec) {
-  return packs_fit(rows.data, rows.row_stride, element_bytes, vec) && rows.head_stride % vec == 0;
 }
 
 }  // namespace
 
 void run_on_gpu(const DotCall& call, cudaStream_t stream) {
+  if (call.x.head_stride == 0 && !call.bend.att) return run_shared_on_gpu(call, stream);
   with_dot_types(call, [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) {
     constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
-    const auto fits = [&](int vec) {
-      const bool edges_fit = packs_fit(call.bend.edge, call.dim, sizeof(T), vec) &&
-                             packs_fit(call.bend.own_edge, call.dim, sizeof(T), vec);
-      return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec) &&
-             edges_fit;
-    };
-    if (fits(kWide) && !(call.bend.att && kWide > kMostBent)) return launch<T, G, kWide>(call, stream);
+    const bool few = call.bend.att && kWide > kMostBent;
+    if (!few && can_pack<T, G>(call, kWide)) return launch<T, G, kWide>(call, stream);
     if constexpr (kHalf > 1) {
-      if (fits(kHalf)) return launch<T, G, kHalf>(call, stream);
+      if (can_pack<T, G>(call, kHalf)) return launch<T, G, kHalf>(call, stream);
     }
     launch<T, G, 1>(call, stream);
   });

@@ -98,5 +98,6 @@ void run_on_host(const DotCall& call);
 void run_on_gpu(const SpreadCall& call, base::GpuStream stream);
 void run_on_gpu(const FoldCall& call, base::GpuStream stream);
 void run_on_gpu(const DotCall& call, base::GpuStream stream);
+void run_shared_on_gpu(const DotCall& call, base::GpuStream stream);  // all heads share rows, and there is no bend
 
 }  // namespace cohort::trainer

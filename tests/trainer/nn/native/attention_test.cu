@@ -159,7 +159,7 @@ void compare_fold(int64_t dim, int64_t heads) {
 }
 
 TYPED_TEST(GpuHeadRows, SumsAreTheHostsBits) {
-  for (const int64_t dim : {1, 3, 4, 12, 100, 260}) {
+  for (const int64_t dim : {1, 3, 4, 12, 100, 260, 1056}) {
     for (const int64_t heads : {1, 2, 4, 9}) {
       compare_spread<TypeParam>(dim, heads);
       compare_fold<TypeParam>(dim, heads);
@@ -209,7 +209,7 @@ void compare_dots(int64_t dim, int64_t heads, bool shared) {
 }
 
 TYPED_TEST(GpuHeadRows, ProductsAreTheHosts) {
-  for (const int64_t dim : {1, 3, 4, 12, 47, 100, 260}) {
+  for (const int64_t dim : {1, 3, 4, 12, 47, 100, 260, 1056}) {
     for (const int64_t heads : {1, 2, 4, 9}) {
       compare_dots<TypeParam>(dim, heads, true);
       compare_dots<TypeParam>(dim, heads, false);
@@ -218,7 +218,7 @@ TYPED_TEST(GpuHeadRows, ProductsAreTheHosts) {
 }
 
 TEST(GpuHeadRowsOfTwoTypes, AreTheHosts) {
-  for (const int64_t dim : {1, 3, 4, 12, 260}) {
+  for (const int64_t dim : {1, 3, 4, 12, 260, 512, 1056}) {
     for (const int64_t heads : {1, 4, 9}) {
       for (const bool shared : {true, false}) {
         compare_dots<float, Bfloat16>(dim, heads, shared);

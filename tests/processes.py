@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import io
+import json
 import os
 import signal
 import socket
@@ -53,6 +54,11 @@ def here(*arguments) -> subprocess.CompletedProcess:
         except SystemExit as end:
             code = end.code
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def summary_of(out: Path) -> dict:
+    """What a run wrote at its end."""
+    return json.loads((out / "summary.json").read_text())
 
 
 def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import SECONDS_TO_START, cohort, here, ran, refused
+from processes import cohort, here, ran, refused, summary_of
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import script as run_script
@@ -19,10 +19,6 @@ pytestmark = pytest.mark.usefixtures("shm")
 
 SMALL = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "256", "--hidden", "16"]
 EPOCH_KEYS = {"seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds", "loss"}
-
-
-def summary_of(out: Path) -> dict:
-    return json.loads((out / "summary.json").read_text())
 
 
 def results(summary: dict) -> list:
@@ -218,26 +214,6 @@ def test_digest_of_a_data_set_without_training_seeds(tmp_path):
     data = from_tensors(tmp_path / "data", x=torch.zeros(5, 2), y=nodes, edge_index=torch.stack([nodes, nodes]),
                         train_ids=nodes[:0], val_ids=nodes[:2], test_ids=nodes[2:])  # fmt: skip
     refused(here("digest", data, "--device", "cpu"), 1, f"{data}/train_ids.npy: expected at least one node")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{", "expected JSON"),
-        ("[]", 'expected a member "sampler"'),
-        ('{"sampler": {"dataset": "x"}}', 'expected a member "channel"'),
-        ('{"sampler": {"dataset": "x", "channel": "/", "slots": 3}}', 'found "slots"'),
-        ('{"sampler": {"dataset": "x", "channel": "/", "seed": "one"}}', "sampler.seed"),
-        ('{"sampler": {"dataset": "x", "channel": "/", "device": "tpu"}}', "expected cpu or cuda"),
-    ],
-)
-def test_a_bad_run_json_is_refused(tmp_path, text, words):
-    from cohort_gnn.base.programs import program
-
-    (tmp_path / "run.json").write_text(text)
-    sampler = [program("cohort-sampler"), str(tmp_path / "run.json")]
-    result = subprocess.run(sampler, capture_output=True, text=True, timeout=SECONDS_TO_START)
-    refused(result, 1, words)
 
 
 SCRIPT = """

@@ -134,6 +134,8 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"fetch_sms", -1}}, "fetch_sms: expected at least 1, or 0"},
       {{{"sampler_threads", -1}}, "sampler_threads: expected at least 1, or 0"},
       {{{"fetch_blocks", 32}}, "only known members"},
+      {{{"device", "tpu"}}, "expected cpu or cuda"},
+      {{{"seed", "one"}}, "sampler.seed"},
       {{{"num_ranks", 4294967298}}, "sampler.num_ranks: expected an integer in [-2147483648, 2147483647]"},
       {{{"num_ranks", 1.5}}, "sampler.num_ranks: expected an integer"},
       {{{"num_ranks", true}}, "sampler.num_ranks: expected an integer"},
@@ -143,6 +145,16 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
   };
   for (const auto& [members, words] : cases) {
     EXPECT_NE(refusal(members).find(words), std::string::npos) << members << ": " << refusal(members);
+  }
+}
+
+TEST_F(OptionsFile, RefusesAFileWithoutWhatASamplerNeeds) {
+  const std::pair<const char*, const char*> cases[] = {{"{", "expected JSON"},
+                                                       {"[]", "expected a member \"sampler\""},
+                                                       {R"({"sampler": {"dataset": "x"}})", "a member \"channel\""}};
+  for (const auto& [text, words] : cases) {
+    dataset::write_bytes(folder_ / "run.json", text);
+    EXPECT_TRUE(base::fails_with([&] { read_options(folder_ / "run.json"); }, {words}));
   }
 }
 

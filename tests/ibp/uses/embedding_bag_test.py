@@ -95,16 +95,14 @@ def test_a_copy_of_a_model_shares_the_rows(weights):
     assert torch.equal(copied(ids + 1), weights[4:5]) and torch.equal(bag(ids + 1), weights[4:5])
 
 
-def test_weights_of_samples_have_gradients(weights, table):
-    input = torch.randint(ROWS, (5, 4))
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_weights_of_samples_have_gradients(weights, table, device):
+    input = torch.randint(ROWS, (5, 4), device=device)
     grads = []
-    for function in (
-        ibp.EmbeddingBag(table, "sum"),
-        lambda input, per_sample_weights: torch.nn.functional.embedding_bag(
-            input, weights, mode="sum", per_sample_weights=per_sample_weights
-        ),
-    ):
-        per_sample = torch.ones(5, 4, requires_grad=True)
+    there = table if device == "cpu" else table.to("pinned")
+    of_torch = torch.nn.EmbeddingBag.from_pretrained(weights.to(device), mode="sum")
+    for function in (ibp.EmbeddingBag(there, "sum"), of_torch):
+        per_sample = torch.ones(5, 4, device=device, requires_grad=True)
         function(input, per_sample_weights=per_sample).square().sum().backward()
         grads.append(per_sample.grad)
     torch.testing.assert_close(*grads)
@@ -221,18 +219,3 @@ def test_on_a_gpu_it_is_the_function_of_torch(dtype, columns):
                 found = ibp.EmbeddingBag(pinned, mode, **options)(input, starts)
                 assert found.dtype == dtype
                 torch.testing.assert_close(found, expected, rtol=1e-2 if mode == "mean" else 0, atol=0)
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_weights_of_samples_have_gradients(weights, table):
-    input = torch.randint(ROWS, (5, 4), device="cuda")
-    grads = []
-    for embedded in (
-        ibp.EmbeddingBag(table.to("pinned"), "sum"),
-        torch.nn.EmbeddingBag.from_pretrained(weights.cuda()),
-    ):
-        embedded.mode = "sum"
-        per_sample = torch.ones(5, 4, device="cuda", requires_grad=True)
-        embedded(input, per_sample_weights=per_sample).square().sum().backward()
-        grads.append(per_sample.grad)
-    torch.testing.assert_close(*grads)

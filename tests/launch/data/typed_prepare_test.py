@@ -89,11 +89,6 @@ def test_types_that_encoding_lengthens_stay_raw(tmp_path):
         expect_same_passes(batches(graph)[:3], raw)
 
 
-def test_nodes_of_several_types_are_not_renumbered(graph):
-    assert "expected a data set of one node type, found 4 node types" in prepare(graph, "--reorder", "degree", code=1)
-    assert not (graph / "prepared").exists()
-
-
 @pytest.mark.parametrize(
     ("change", "found"),
     [

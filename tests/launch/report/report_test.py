@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 import torch
-from processes import here, ran
+from processes import here, ran, summary_of
 from report_reader import columns_of, page_of
 
 from cohort_gnn.base.errors import CohortError
@@ -43,10 +43,6 @@ def runs(cora, tmp_path_factory, shm):
 @pytest.fixture
 def drawn():
     pytest.importorskip("matplotlib")
-
-
-def summary_of(run) -> dict:
-    return json.loads((run / "summary.json").read_text())
 
 
 def is_a_png(data: bytes) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from processes import cohort, here, ran, refused
+from processes import cohort, here, ran, refused, summary_of
 from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data, HeteroData
 
@@ -63,10 +63,6 @@ def run(events, tmp_path_factory, shm) -> Path:
     out = tmp_path_factory.mktemp("in-time") / "run"
     ran("train", events, *OPTIONS, *IN_TIME, "--epochs", "10", "--out", out)
     return out
-
-
-def summary_of(out: Path) -> dict:
-    return json.loads((out / "summary.json").read_text())
 
 
 def test_only_a_run_in_time_learns_what_the_past_says(events, run, tmp_path):

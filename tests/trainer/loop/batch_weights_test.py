@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from batches import expect_same_passes
 from processes import cohort as run_cohort
+from processes import here, refused
 from torch.nn import functional as F
 
 import cohort_gnn as cohort
@@ -152,21 +152,10 @@ def test_a_model_of_ones_own_has_weights(data, tmp_path, shm, monkeypatch):
     assert result.returncode == 1 and "expected a forward() that takes edge_weight" in result.stderr
 
 
-def test_ranks_and_resume_have_weights(data, tmp_path, shm):
-    result = train(data, tmp_path / "ranks", "--use-edge-weights", "--ranks", 2)
-    assert result.returncode == 0, result.stderr
-    assert np.isfinite(json.loads((tmp_path / "ranks/summary.json").read_text())["epochs"][-1]["loss"])
-
-
 def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
-    result = run_cohort(
-        "train", data, "--model", "sage", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "a"
-    )
-    assert result.returncode == 1 and "--model gcn or graphconv, which takes weights" in result.stderr
-    result = run_cohort(
-        "train", cora, "--model", "gcn", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "b"
-    )
-    assert result.returncode == 1 and "--weight-column" in result.stderr
+    options = ["--use-edge-weights", "--device", "cpu", "--out", tmp_path / "a", "--model"]
+    refused(here("train", data, *options, "sage"), 1, "--model gcn or graphconv, which takes weights")
+    refused(here("train", cora, *options, "gcn"), 1, "--weight-column")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """Losses with weights of classes, and focal: by hand, as scikit-learn and torch have them, and in runs."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from processes import cohort as run_cohort
-from processes import ran, refused
+from processes import ran, refused, summary_of
 from sklearn.utils.class_weight import compute_class_weight
 
 import cohort_gnn as cohort
@@ -79,10 +77,6 @@ def test_balanced_weights_are_those_of_scikit_learn(data, kind):
     expected[np.unique(y)] = compute_class_weight("balanced", classes=np.unique(y), y=y)
     assert weights_of_classes(RunSpec(class_weights="balanced"), graph) == pytest.approx(expected.tolist())
     assert weights_of_classes(RunSpec(), graph) is None
-
-
-def summary_of(run) -> dict:
-    return json.loads((run / "summary.json").read_text())
 
 
 def test_runs_weigh_classes(data, tmp_path, shm):

@@ -7,7 +7,8 @@ task. Both sides draw the latest 12 edges of each relation and hop up to the see
 the columns of all rows; they run on the same cores, in turns. A round draws --seeds seeds; a table has the medians of
 the rounds. Seconds of the processor are those of all processes of a side: a busy machine changes them less. Peak
 memory is that of all processes of an import together; Kumo Engine's seconds begin when its packages are imported.
---device cuda: Cohort's sampler with the GPU, and all rows there; --folder FOLDER has the files, which are removed.
+--device cuda: Cohort's sampler with the GPU, and all rows there; start the script by `cohort run`, so that both share
+the GPU by MPS. --folder FOLDER has the files, which are removed. No more seeds are drawn than the task has rows.
 """
 
 import argparse
@@ -55,8 +56,9 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
         sides["Kumo Engine"] = KumoSide(args, tables, folder)
         imports["Kumo Engine"] = sides["Kumo Engine"].snapshot
     found: dict = {}
+    seeds = min(args.seeds, sides["Cohort"].num_rows)
     for hops, batch_size in CASES:
-        batches = -(-args.seeds // batch_size)
+        batches = -(-seeds // batch_size)
         for each in range(args.rounds + 1):  # the first is not counted
             for name, side in sides.items():
                 answer = side.batches(hops=hops, batch_size=batch_size, batches=batches)
@@ -125,6 +127,7 @@ class CohortSide:
 
     def __init__(self, data: Path, device: str):
         self._rows = cohort.dataset.open_task(data, "churn").splits["train"]
+        self.num_rows = len(self._rows.nodes)
         self._data, self._device = data, device
         self._loader: tuple = (None, None)
 

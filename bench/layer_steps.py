@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 import cohort_gnn as cohort
 from cohort_gnn.base.tables import TextTable, print_tables
+from cohort_gnn.trainer.offsets import keep_offsets
 
 WARM_UP_STEPS = 4
 
@@ -93,7 +94,8 @@ class Batch:
 
     def __init__(self, batch, args: argparse.Namespace):
         moved = batch.clone().to(args.device)
-        self.x, self.edge_index, self.y = moved.x.float(), moved.edge_index, moved.y[: batch.batch_size].long()
+        self.x, self.y = moved.x.float(), moved.y[: batch.batch_size].long()
+        self.edge_index = keep_offsets(moved.edge_index, moved.indptr)  # as a loader's batch on this device has them
         self.nodes, self.edges = batch.num_sampled_nodes, batch.num_sampled_edges
         num_edges, generator = self.edge_index.shape[1], torch.Generator().manual_seed(len(self.y))
         types = torch.randint(args.relations, (num_edges,), generator=generator).to(args.device)

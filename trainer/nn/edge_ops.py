@@ -31,8 +31,8 @@ def dot_scores(queries: Tensor, keys: Tensor, indptr: Tensor, source: Tensor, he
         indptr, source: see Block.
     """
     edges = GroupedEdges(indptr, source, queries.shape[0])
-    out = new_edge_scores(edges, keys, heads), new_edge_scores(edges, keys, heads)[:0]
-    return head_kernels.dot_rows(edges, by_head(queries, heads), by_head(keys, heads), 0, out)[0]
+    scores = new_edge_scores(edges, keys, heads)
+    return head_kernels.dot_rows(edges, by_head(queries, heads), by_head(keys, heads), 0, (scores, scores[:0]))[0]
 
 
 @dot_scores.register_fake
@@ -77,8 +77,8 @@ def shared_scores(queries: Tensor, rows: Tensor, indptr: Tensor, row: Tensor) ->
         row: int64 [edges], the row of each edge.
     """
     edges, heads = GroupedEdges(indptr, row, queries.shape[1]), queries.shape[0]
-    out = new_edge_scores(edges, rows, heads), new_edge_scores(edges, rows, heads)[:0]
-    return head_kernels.dot_rows(edges, queries, rows.expand(heads, *rows.shape), 0, out)[0]
+    scores = new_edge_scores(edges, rows, heads)
+    return head_kernels.dot_rows(edges, queries, rows.expand(heads, *rows.shape), 0, (scores, scores[:0]))[0]
 
 
 @shared_scores.register_fake

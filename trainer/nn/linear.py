@@ -92,13 +92,21 @@ def head_linear(rows: Tensor, weight: Tensor) -> Tensor:
         [rows, heads, width], in the dtype of ``rows``. torch.bmm computes it. The gradient of the weights is computed
         head by head: it has few elements, each a sum over all rows, and bmm does not divide a sum among blocks.
     """
-    return _HeadLinear.apply(rows, weight.to(rows.dtype))
+    return _HeadLinear.apply(rows, weight.to(rows.dtype), False)
+
+
+def heads_apart(rows: Tensor, weight: Tensor) -> Tensor:
+    """head_linear() as [heads, rows, width], contiguous."""
+    return _HeadLinear.apply(rows, weight.to(rows.dtype), True)
 
 
 class _HeadLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, weight):
+    def forward(ctx, rows, weight, heads_first):
         ctx.save_for_backward(rows, weight)
+        ctx.heads_first = heads_first
+        if heads_first:
+            return torch.bmm(rows, weight.transpose(1, 2))
         out = rows.new_empty(rows.shape[1], *weight.shape[:2])
         torch.bmm(rows, weight.transpose(1, 2), out=out.transpose(0, 1))
         return out
@@ -106,9 +114,9 @@ class _HeadLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
-        by_head, (needs_rows, needs_weight) = grad.transpose(0, 1), ctx.needs_input_grad
+        by_head, (needs_rows, needs_weight, _) = grad if ctx.heads_first else grad.transpose(0, 1), ctx.needs_input_grad
         grad_rows = torch.bmm(by_head, weight) if needs_rows else None
-        return grad_rows, torch.stack(list(map(weight_grad, by_head, rows))) if needs_weight else None
+        return grad_rows, torch.stack(list(map(weight_grad, by_head, rows))) if needs_weight else None, None
 
 
 def weight_grad(grad: Tensor, rows: Tensor) -> Tensor:

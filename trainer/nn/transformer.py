@@ -11,7 +11,7 @@ from cohort_gnn.nn.edge_ops import dot_scores, dropped, edge_softmax, shared_sco
 from cohort_gnn.nn.gat import sums_first
 from cohort_gnn.nn.inputs import edge_rows_of, materialize
 from cohort_gnn.nn.kernels import matrix_of
-from cohort_gnn.nn.linear import head_linear, through
+from cohort_gnn.nn.linear import head_linear, heads_apart, through
 
 
 class TransformerRules:
@@ -100,7 +100,7 @@ class TransformerRules:
     def _times(self, queries: Tensor, lin: nn.Module) -> Tensor:
         """[heads, targets, columns], whose products with a row are those of queries with the transformed row."""
         by_head = queries.unflatten(1, (self.heads, -1)).transpose(0, 1)
-        return torch.bmm(by_head, self._by_head(lin).to(queries.dtype))
+        return heads_apart(by_head, self._by_head(lin).transpose(1, 2))
 
     def _values(self, sums: Tensor, weights: Tensor, block: Block) -> Tensor:
         """Sums of values from sums of rows [heads, targets, columns]."""

@@ -144,7 +144,9 @@ class _TypedSums(torch.autograd.Function):
                 sums = _sums(x, weight, edge_weights, typed, ctx.mean, first, end)
                 for to, *factors in zip(grad_weight[kind], sums, by_head, strict=True):
                     to.copy_(weight_grad(*factors))
-            if needs_x or needs_edges:  # in the dtype of x
+            if needs_x and heads == 1 and weight.dtype == x.dtype and not needs_edges:
+                torch.mm(rows, weight[kind, 0].t(), out=sum_grads[0, first:end])
+            elif needs_x or needs_edges:  # in the dtype of x
                 piece_grads = torch.bmm(by_head, weight[kind].transpose(1, 2)).to(x.dtype)
                 if needs_edges:
                     head_kernels.dot_rows(edges.rows(first, end), piece_grads, x.expand(heads, *x.shape), 0, dots)

@@ -111,27 +111,30 @@ def typed_sums(
 
 
 class _TypedSums(torch.autograd.Function):
-    """Type by type: sums of rows for each pair, which are multiplied, and computed again for the gradients."""
+    """Type by type: sums of rows for each pair, which are multiplied. A GPU computes them again for the gradients: its
+    memory is the scarcer, and reads faster."""
 
     @staticmethod
     def forward(ctx, x, weight, edge_weights, typed, mean):
-        ctx.typed, ctx.mean = typed, mean
-        ctx.save_for_backward(x, weight, edge_weights)
+        ctx.typed, ctx.mean, kept = typed, mean, []
         width = weight.shape[1] * weight.shape[3]
         out = x.new_zeros((typed.num_targets, width), dtype=sum_dtype(x.dtype))
         for kind, first, end in _types(typed):
             sums = _sums(x, weight, edge_weights, typed, mean, first, end)
+            if not x.is_cuda and ctx.needs_input_grad[1]:
+                kept.append(sums)
             if len(sums) == 1:
                 products = product_of(sums[0], weight[kind, 0].t(), None)
             else:
                 products = torch.bmm(sums, weight[kind]).transpose(0, 1).flatten(1)
             out.index_add_(0, typed.target[first:end], products.to(out.dtype))
+        ctx.save_for_backward(x, weight, edge_weights, *kept)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        typed, (x, weight, edge_weights) = ctx.typed, ctx.saved_tensors
+        typed, (x, weight, edge_weights, *kept) = ctx.typed, ctx.saved_tensors
         needs_x, needs_weight, needs_edges = ctx.needs_input_grad[:3]
         edges, (heads, depth) = typed.edges(), weight.shape[1:3]
         grad_weight = torch.zeros_like(weight) if needs_weight else weight[:0]
@@ -141,7 +144,7 @@ class _TypedSums(torch.autograd.Function):
             rows = grad.index_select(0, typed.target[first:end]).to(weight.dtype)
             by_head = rows.unflatten(1, (heads, -1)).transpose(0, 1)
             if needs_weight:
-                sums = _sums(x, weight, edge_weights, typed, ctx.mean, first, end)
+                sums = kept.pop(0) if kept else _sums(x, weight, edge_weights, typed, ctx.mean, first, end)
                 for to, *factors in zip(grad_weight[kind], sums, by_head, strict=True):
                     to.copy_(weight_grad(*factors))
             if needs_x and heads == 1 and weight.dtype == x.dtype and not needs_edges:

@@ -10,21 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = [
-    "base",
-    "spec",
-    "ibp",
-    "dataset",
-    "channel",
-    "cache",
-    "sampler",
-    "trainer",
-    "launch",
-    "tests",
-    "bench",
-    "docs",
-    "examples",
-]
+FOLDERS = "base spec ibp dataset channel cache sampler trainer launch tests bench docs examples".split()
 PRINTING = {  # parts of commands: they print their results and their errors
     "base/log.py",
     "dataset/cli.py",

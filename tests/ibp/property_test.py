@@ -186,12 +186,3 @@ def test_fetches_on_two_streams_of_two_threads_do_not_disturb_each_other():
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(wrong_rows, (1, 2))) == [0, 0]
-
-
-@pytest.mark.gpu
-def test_encode_on_the_gpu_gives_the_same_rows():
-    rows = torch.randn(3000, 64).to(torch.bfloat16)
-    profile = ibp.fit(rows)
-    encoded = ibp.encode(rows.cuda(), profile)
-    assert encoded.stored_bytes == ibp.encode(rows, profile).stored_bytes
-    assert torch.equal(ibp.decode(encoded), rows)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import cohort, ran
 
-from cohort_gnn.dataset import generate, generate_typed
+from cohort_gnn.dataset import generate
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.data.prepare import encoded_rows_writer
 from cohort_gnn.launch.main import main
@@ -135,20 +135,3 @@ def test_a_run_that_fails_ends_with_its_code(cora, tmp_path):
     assert done.returncode == 1 and "prepare" in done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["compress"] for line in lines] == ["none", "none"], "what was found before is kept"
-
-
-def test_batches_of_several_node_types(tmp_path):
-    """All neighbours of all training papers: each relation into papers is read whole."""
-    generate_typed(tmp_path / "data", nodes=600, edges=3000, dim=8, split=(1.0, 0.0, 0.0), all_features=True)
-    data, options = open_dataset(tmp_path / "data"), ["--fanout", "-1", "--batches", 2]
-    papers = data.node_types["paper"].num_nodes
-    into = [edges for (_, _, target), edges in data.edge_types.items() if target == "paper"]
-    sources = sum(len(np.unique(edges.indices)) for edges in into)
-    for name, more in (("sample", []), ("fetch", ["--cache-ratio", "0,0.1"])):
-        lines, _ = bench(name, tmp_path / "data", *options, *more, "--batch-size", papers, "--out", tmp_path / name)
-        assert len(lines) == len(KINDS) * (2 if more else 1)
-        for line in lines:
-            assert (line["seeds"], line["nodes"]) == (papers, papers + sources)
-            assert line["edges"] == sum(edges.num_edges for edges in into)
-            assert line["rows"]["host"]["reads"] == papers + sources
-            assert line["rows"]["host"]["bytes"] == 4 * 8 * (papers + sources)

@@ -50,19 +50,11 @@ def data(raw: bool = True, encoded: bool = False):
 def test_what_is_varied():
     axes, fixed = axes_of(arguments(), "cuda", data(encoded=True))
     assert [axis.name for axis in axes] == list(START) and fixed == {}
-    assert axes[0].values == (1.1, 0.5, 0.2, 0.1, 0.05, 0.01, 0.0) and axes[4].values == (
-        "auto",
-        "none",
-        "cache",
-        "host",
-        "both",
-    )
+    assert axes[0].values == (1.1, 0.5, 0.2, 0.1, 0.05, 0.01, 0.0)
+    assert axes[4].values == ("auto", "none", "cache", "host", "both")
     axes, fixed = axes_of(arguments("--slots", 4, "--cache-ratio", 0.1), "cuda", data(raw=False, encoded=True))
-    assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"] and axes[2].values == (
-        "auto",
-        "host",
-        "both",
-    )
+    assert [axis.name for axis in axes] == ["sampler_sms", "reuse", "compress"]
+    assert axes[2].values == ("auto", "host", "both")
     assert fixed == {"cache_ratio": "given", "slots": "given"}, "though 4 is the default"
     axes, fixed = axes_of(arguments("--cache-bytes", "1GB", "--reuse"), "cuda", data())
     assert [axis.name for axis in axes] == ["sampler_sms", "slots", "compress"] and axes[2].values == ("none", "cache")
@@ -350,14 +342,7 @@ def test_the_table_has_a_row_trial_of(tmp_path):
 
 @pytest.mark.parametrize(
     ("cost", "spread", "is_kept"),
-    [
-        (0.995, 0.0, True),
-        (0.9, 0.0, False),
-        (0.97, 0.2, True),
-        (0.97, 0.0, False),
-        (0.9, 0.2, False),
-        (1.01, 0.0, True),
-    ],
+    [(0.995, 0.0, True), (0.9, 0.0, False), (0.97, 0.2, True), (0.97, 0.0, False), (0.9, 0.2, False), (1.01, 0, True)],
 )
 def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsys, cost, spread, is_kept):
     trials = [trial_of(tmp_path, 1, 1.0), trial_of(tmp_path, 2, cost, slots=6)]

@@ -38,20 +38,7 @@ def mean(scores, y):
 
 number = 3
 """
-TINY = [
-    "--device",
-    "cpu",
-    "--fanout=-1,-1",
-    "--batch-size",
-    40,
-    "--hidden",
-    8,
-    "--dropout",
-    0,
-    "--epochs",
-    2,
-    "--quiet",
-]
+TINY = "--device cpu --fanout=-1,-1 --batch-size 40 --hidden 8 --dropout 0 --epochs 2 --quiet".split()
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -144,7 +144,7 @@ class GINEConv(Checked, GINERules, pyg.GINEConv):
 
 class RGCNConv(Checked, RGCNRules, pyg.RGCNConv):
     """``torch_geometric.nn.RGCNConv`` with gather and reduction in one kernel for each relation: same arguments,
-    parameters and results. Targets without edges of a relation cost nothing; on a GPU the host waits once a call.
+    parameters and results. Targets without edges of a relation cost nothing; on a GPU the host waits a few times.
 
     Examples:
         >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
@@ -181,7 +181,7 @@ class RGATConv(Checked, RGATRules, pyg.RGATConv):
         >>> conv(x, edge_index, torch.tensor([0, 1, 1])).shape
         torch.Size([5, 8])
 
-    On a GPU the host waits once a call. Torch's CPU generator determines which edges dropout removes.
+    On a GPU the host waits a few times in a call. Torch's CPU generator determines which edges dropout removes.
 
     Raises:
         CohortError: an aggregation other than "add" and "sum", or ``flow="target_to_source"``.

@@ -58,12 +58,6 @@ def test_splits_of_a_data_set_are_seeds_without_a_warning(cora):
         assert ids_of(data.train_ids, data.num_nodes).tolist() == data.train_ids.tolist()
 
 
-def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
-    result = cohort("train", cora, *SMALL, "--epochs", 2, "--out", tmp_path)
-    assert "epoch 2/2" in result.stdout and "100%" in result.stdout, result.stderr
-    assert "earlier run" not in result.stderr and "loss -" not in result.stdout
-
-
 def test_a_run_in_the_place_of_another_removes_its_reports(cora, tmp_path, shm):
     """Of one that has finished no epoch they go without being asked for, which is said."""
     reports = [tmp_path / "report.html", tmp_path / "report-epochs.png"]

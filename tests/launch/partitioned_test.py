@@ -278,10 +278,6 @@ def test_a_gpu_gets_rows_of_other_machines_and_of_the_disk(large, tmp_path, monk
 def test_options_that_do_not_fit_are_refused(graph, tmp_path, monkeypatch):
     result = cohort("train", graph, *OPTIONS, *PARTITIONED, "--out", tmp_path / "one")
     refused(result, 1, "--feature-placement partitioned: expected several machines", "--host-bytes")
-    other = {1: ["--feature-placement", "replicated"]}
-    several = Machines(monkeypatch, tmp_path / "other", [graph, graph], "--epochs", 1, *PARTITIONED, own=other)
-    assert several.wait() == [1, 1]
-    assert f"machine 1 ({socket.gethostname()}): --feature-placement: expected partitioned" in several.said(0)
     little = Machines(
         monkeypatch, tmp_path / "few", [graph, graph], "--epochs", 1, "--host-bytes", "50KB", *PARTITIONED
     )

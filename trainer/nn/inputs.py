@@ -105,5 +105,6 @@ def edge_rows_of(layer: nn.Module, edge_attr: Tensor, block: Block, width: int |
     if not good or width is not None and rows.shape[1] != width:
         actual = "None" if edge_attr is None else str(list(edge_attr.shape))
         expected = f"[{count}, {'any' if width is None else width}], a row for each edge"
-        raise CohortError(f"{type(layer).__name__}: edge_attr: shape", expected, actual)
+        cure = f"make the layer with edge_dim={rows.shape[1]}" if good else ""
+        raise CohortError(f"{type(layer).__name__}: edge_attr: shape", expected, actual, cure)
     return rows if block.order is None else rows.index_select(0, block.order)

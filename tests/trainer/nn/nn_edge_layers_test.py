@@ -160,7 +160,7 @@ def test_a_block_is_its_edges_and_one_tensor_is_both_ends(case):
         (lambda: GATv2Conv(4, 4, edge_dim=3), (torch.zeros(1, 3),), r"edge_attr: shape: expected \[2, any\]"),
         (lambda: TransformerConv(4, 4), (torch.zeros(2, 3),), "give the layer edge_dim"),
         (lambda: TransformerConv(4, 4, edge_dim=3), (), r"edge_attr: shape: expected \[2, 3\].*found None"),
-        (lambda: GINEConv(mlp(4)), (torch.zeros(2, 3),), r"expected \[2, 4\]"),
+        (lambda: GINEConv(mlp(4)), (torch.zeros(2, 3),), r"(?s)expected \[2, 4\].*edge_dim=3"),
         (lambda: RGCNConv(4, 4, RELATIONS), (), "edge_type: expected int64 .2., a type for each edge, found None"),
         (lambda: RGATConv(4, 4, 2), (torch.tensor([0, 2]),), r"types in \[0, 2\), found 0 to 2"),
         (lambda: RGATConv(4, 4, 2), (torch.tensor([0, 1]), torch.zeros(2)), "RGATConv: edge_attr"),

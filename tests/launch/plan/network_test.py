@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from processes import cohort, here, refused
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning
 from cohort_gnn.launch.plan.far import FarRows
@@ -118,6 +119,12 @@ def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
     assert alone["host_bytes"] == pytest.approx(2 * rows, rel=0.1)
     assert 0 < divided["two"]["remote_bytes"] < 0.35 * rows
     assert rows < divided["two"]["host_bytes"] < 1.5 * rows
+
+
+def test_a_class_of_the_users_has_a_number_of_its_own():
+    with pytest.raises(CohortError) as error:
+        count_parameters(RunSpec(model="own:Model"), 10, 3)
+    assert "--parameters N" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -196,16 +196,19 @@ def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _ahead(reads: Iterable[Callable[[], Any]], number: int) -> Iterator[Any]:
     """What is read, in this order, up to a None; so many reads are under way or done while one's result is used."""
-    with ThreadPoolExecutor(number) as threads:
-        under_way: deque[Future] = deque()
-        for read in reads:
-            under_way.append(threads.submit(read))
-            if len(under_way) > number:
-                if (result := under_way.popleft().result()) is None:
-                    return
-                yield result
-        while under_way:
-            yield under_way.popleft().result()
+    # No `with`: it would wait for the threads where the garbage collector ends this generator, after an error in an
+    # import, and that may be in any thread, which may hold a lock that the end of a thread needs. The threads of an
+    # executor that nobody has any more end by themselves.
+    threads = ThreadPoolExecutor(number)
+    under_way: deque[Future] = deque()
+    for read in reads:
+        under_way.append(threads.submit(read))
+        if len(under_way) > number:
+            if (result := under_way.popleft().result()) is None:
+                return
+            yield result
+    while under_way:
+        yield under_way.popleft().result()
 
 
 def _index(schema: pa.Schema) -> list:

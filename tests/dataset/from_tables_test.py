@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import filecmp
+import threading
 from pathlib import Path
 
 import duckdb
@@ -19,7 +20,7 @@ import pytest
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.tables.arrow_table import ArrowStream
+from cohort_gnn.dataset.tables.arrow_table import ArrowStream, _ahead
 
 COUNT, PAIRS = 40, 300
 USERS = pa.table(
@@ -230,3 +231,16 @@ def test_one_table_of_nodes_and_rows_without_ids(tmp_path):
     data = open_dataset(out)
     assert data.num_edges == 8
     np.testing.assert_array_equal(np.asarray(data.x)[:, 0], rows.x.to_numpy(np.float32))
+
+
+def test_a_reader_that_is_dropped_waits_for_no_read():
+    """The garbage collector closes those of imports that failed, in any thread, whatever lock that has."""
+    go_on = threading.Event()
+    reads = _ahead([lambda: 1, go_on.wait], 1)
+    assert next(reads) == 1, "the other read is under way"
+    closes = threading.Thread(target=reads.close, daemon=True)
+    closes.start()
+    closes.join(20)
+    is_closed = not closes.is_alive()
+    go_on.set()
+    assert is_closed

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <functional>
 
 #include "base/check.h"
 #include "dataset/parallel.h"
@@ -20,7 +19,48 @@ struct Header {
   uint32_t node, length;
 };
 
-uint64_t hash_of(std::string_view text) noexcept { return std::hash<std::string_view>()(text); }
+template <typename Word>
+uint64_t word_at(const char* bytes) noexcept {
+  Word word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+// The upper and the lower half of a product.
+uint64_t mixed(uint64_t a, uint64_t b) noexcept {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
+}
+
+// In words of 8 bytes, the last of which may overlap the one before.
+uint64_t hash_of(std::string_view text) noexcept {
+  constexpr uint64_t kFirst = 0x9E3779B97F4A7C15, kSecond = 0xD1B54A32D192ED03;
+  const char *begin = text.data(), *const end = begin + text.size();
+  uint64_t hash = kFirst ^ text.size(), first = 0, last = 0;
+  for (; end - begin > 16; begin += 16) {
+    hash = mixed(word_at<uint64_t>(begin) ^ kSecond, word_at<uint64_t>(begin + 8) ^ hash);
+  }
+  if (end - begin >= 8) {
+    first = word_at<uint64_t>(begin), last = word_at<uint64_t>(end - 8);
+  } else if (end - begin >= 4) {
+    first = word_at<uint32_t>(begin), last = word_at<uint32_t>(end - 4);
+  } else {
+    for (; begin < end; ++begin) first = first << 8 | static_cast<unsigned char>(*begin);
+  }
+  return mixed(mixed(first ^ kSecond, last ^ hash), kFirst);
+}
+
+// As memcmp says, whose call takes longer than the comparison of a short text.
+bool are_equal(const char* a, const char* b, std::size_t size) noexcept {
+  if (size < 8) {
+    while (size > 0 && a[size - 1] == b[size - 1]) --size;
+    return size == 0;
+  }
+  for (std::size_t i = 0; i + 8 < size; i += 8) {
+    if (word_at<uint64_t>(a + i) != word_at<uint64_t>(b + i)) return false;
+  }
+  return word_at<uint64_t>(a + size - 8) == word_at<uint64_t>(b + size - 8);
+}
 
 std::size_t begin_of(uint64_t slot) noexcept { return (slot & (kPlaces - 1)) - 1; }
 
@@ -53,17 +93,18 @@ TextMap::TextMap(Texts ids, const std::stop_token& stop) {
   }
 }
 
-std::size_t TextMap::candidate(uint64_t hash, std::size_t place) const noexcept {
+inline std::size_t TextMap::candidate(uint64_t hash, std::size_t place) const noexcept {
   while (slots_[place] != 0 && (slots_[place] ^ hash) >> kPlaceBits != 0) place = next(place);
   return place;
 }
 
-TextMap::Found TextMap::lookup(std::string_view text, uint64_t hash, std::size_t place) const noexcept {
+inline TextMap::Found TextMap::lookup(std::string_view text, uint64_t hash, std::size_t place) const noexcept {
   for (; slots_[place] != 0; place = candidate(hash, next(place))) {
     const char* const record = records_.data() + begin_of(slots_[place]);
     Header header;
     std::memcpy(&header, record, sizeof header);
-    if (std::string_view(record + sizeof header, header.length) == text) return {place, header.node};
+    if (header.length != text.size()) continue;
+    if (are_equal(record + sizeof header, text.data(), text.size())) return {place, header.node};
   }
   return {place, -1};
 }
@@ -78,7 +119,10 @@ void TextMap::find_some(Texts texts, int64_t begin, std::size_t count, int64_t* 
   for (std::size_t i = 0; i < count; ++i) {
     places[i] = candidate(hashes[i], home(hashes[i]));
     const Slot slot = slots_[places[i]];
-    if (slot != 0) __builtin_prefetch(records_.data() + begin_of(slot));
+    if (slot == 0) continue;
+    const char* const record = records_.data() + begin_of(slot);
+    __builtin_prefetch(record);
+    __builtin_prefetch(record + sizeof(Header) + texts[begin + static_cast<int64_t>(i)].size());  // often the next line
   }
   for (std::size_t i = 0; i < count; ++i) {
     nodes[i] = lookup(texts[begin + static_cast<int64_t>(i)], hashes[i], places[i]).node;

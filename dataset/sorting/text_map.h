@@ -39,9 +39,9 @@ class TextMap {
     int64_t node;       // -1: the slot is empty
   };
   // The first place from `place` on that is empty, or whose text may have this hash.
-  std::size_t candidate(uint64_t hash, std::size_t place) const noexcept;
+  inline std::size_t candidate(uint64_t hash, std::size_t place) const noexcept;
   // From a candidate on.
-  Found lookup(std::string_view text, uint64_t hash, std::size_t place) const noexcept;
+  inline Found lookup(std::string_view text, uint64_t hash, std::size_t place) const noexcept;
   void find_some(Texts texts, int64_t begin, std::size_t count, int64_t* nodes) const noexcept;
   std::size_t next(std::size_t place) const noexcept { return (place + 1) & (slots_.size() - 1); }
   std::size_t home(uint64_t hash) const noexcept { return hash & (slots_.size() - 1); }

@@ -41,6 +41,19 @@ TEST(TextMap, FindsEveryTextAndNoOther) {
   EXPECT_EQ(map.distinct(), 6);
 }
 
+TEST(TextMap, EveryByteOfATextOfAnyLengthCounts) {
+  std::vector<std::string> ids, others;
+  for (std::size_t length = 0; length < 40; ++length) {
+    ids.push_back(std::string(length, 'a'));
+    for (std::size_t place = 0; place < length; ++place) others.emplace_back(ids.back()).at(place) = 'b';
+  }
+  const TextMap map(Column(ids).texts(), {});
+  EXPECT_EQ(map.distinct(), 40);
+  EXPECT_EQ(found(map, others), std::vector<int64_t>(others.size(), -1));
+  ids.insert(ids.end(), others.begin(), others.end());
+  EXPECT_EQ(TextMap(Column(ids).texts(), {}).distinct(), static_cast<int64_t>(ids.size()));
+}
+
 TEST(TextMap, FindsTheFirstOfEqualTexts) {
   const TextMap map(Column({"x", "y", "x", "z", "y"}).texts(), {});
   EXPECT_EQ(map.distinct(), 3);

@@ -46,7 +46,7 @@ class NodeIds:
             self.nbytes = self._texts.nbytes
             self._demand_once(ids, self._texts.distinct)
             return
-        numbers = ids.to_numpy()
+        numbers = values.to_numpy(ids)
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
         self._demand_once(ids, int(np.count_nonzero(np.diff(ascending))) + min(1, len(ids)))
@@ -265,10 +265,10 @@ def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray
     if as_text:
         return column.cast(pa.large_string())
     if column.type == pa.int64():
-        return column.to_numpy()
+        return values.to_numpy(column)
     numbers = values.integers_of_texts(column)
     if numbers is None:
         odd = column[values.first_bad(column, "integers") or 0].as_py()
         hint = "ids are compared as numbers where those of the nodes are all integers"
         raise CohortError(place, "integers, as the ids of the nodes are", f'"{odd[:40]}"', hint)
-    return numbers.to_numpy()
+    return values.to_numpy(numbers)

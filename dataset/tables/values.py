@@ -40,13 +40,13 @@ def numbers(
     if fault := type_fault(array, name, kind):
         raise CohortError(place, *fault)
     if kind == "integers":
-        return arrays.as_int64(place, _whole(place, array).to_numpy())
+        return arrays.as_int64(place, to_numpy(_whole(place, array)))
     integers = pa.types.is_integer(array.type)
     if pa.types.is_null(array.type) or pa.types.is_boolean(array.type) and array.null_count:
         array = array.cast(pa.float64() if pa.types.is_null(array.type) else pa.uint8())
     missing = array.is_null() if kind == "features" and integers and array.null_count else None
     array = array if missing is None else array.fill_null(0)
-    out = array.to_numpy(zero_copy_only=False) if isinstance(array, pa.Array) else array.to_numpy()
+    out = to_numpy(array)
     if kind != "features":
         return out
     rows = out.astype(np.float32, copy=False)
@@ -57,6 +57,18 @@ def numbers(
     if missing is not None:
         rows[np.asarray(missing)] = np.nan
     return rows
+
+
+def to_numpy(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Numbers [n] as Arrow's to_numpy has them: NaN in the place of nulls. That function loads pandas, if it is there,
+    which takes longer than the import of a small table."""
+    import pyarrow as pa
+
+    if array.null_count or not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        return array.to_numpy() if isinstance(array, pa.ChunkedArray) else array.to_numpy(zero_copy_only=False)
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    parts = [np.from_dlpack(chunk) for chunk in chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, array.type.to_pandas_dtype())])
 
 
 def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -> tuple[str, str, str] | None:
@@ -221,7 +233,7 @@ def empty(array: pa.Array | pa.ChunkedArray) -> int:
 
     if not pa.types.is_large_string(array.type) and not pa.types.is_string(array.type):
         return 0
-    return pc.sum(pc.equal(array, "")).as_py() or 0
+    return len(array) - array.null_count - (pc.sum(pc.binary_length(array).cast(pa.bool_())).as_py() or 0)
 
 
 def not_finite(array: pa.Array | pa.ChunkedArray) -> int:
@@ -240,11 +252,11 @@ def integers_of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    bare = _bare(texts)
-    if not pc.all(pc.match_substring_regex(bare, "^[+-]?[0-9]+$"), min_count=0).as_py():
+    pattern = f"^([{BLANKS}]*[+-]?[0-9]+[{BLANKS}]*)?$"
+    if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
         return None
     try:
-        return pc.utf8_ltrim(bare, "+").cast(pa.int64())
+        return pc.utf8_ltrim(_bare(texts), "+").cast(pa.int64())
     except pa.ArrowInvalid:  # out of range
         return None
 

@@ -51,10 +51,13 @@ def test_files_of_an_ended_process_go(root, ended):
     assert not any(file.exists() for file in files)
 
 
-def test_files_of_processes_that_run_stay(root, ended):
-    file = left_by(root, os.getpid())
-    remove_cuda_files([os.getpid(), ended], LONG_AGO)
-    assert file.exists()
+def test_files_of_other_processes_stay(root, ended):
+    """Of one that runs, of one that is not the run's, and of one that ended before the run: its pid has come again."""
+    files = [left_by(root, os.getpid()), left_by(root, ended)]
+    remove_cuda_files([os.getpid(), ended + 1], LONG_AGO)
+    remove_cuda_files([], LONG_AGO)
+    remove_cuda_files([ended], time.time() + 60)
+    assert all(file.exists() for file in files)
 
 
 def test_numbers_are_hexadecimal(root, monkeypatch):
@@ -65,20 +68,6 @@ def test_numbers_are_hexadecimal(root, monkeypatch):
     assert file.name.split(".")[3] == str(os.getpid())
     remove_cuda_files([pid], LONG_AGO)
     assert not file.exists()
-
-
-def test_files_of_processes_that_are_not_the_runs_stay(root, ended):
-    file = left_by(root, ended)
-    remove_cuda_files([ended + 1], LONG_AGO)
-    remove_cuda_files([], LONG_AGO)
-    assert file.exists()
-
-
-def test_files_from_before_the_run_stay(root, ended):
-    """Of a process of another container, whose pid has come again."""
-    file = left_by(root, ended)
-    remove_cuda_files([ended], time.time() + 60)
-    assert file.exists()
 
 
 def test_what_has_another_name_or_is_no_file_stays(root, ended):

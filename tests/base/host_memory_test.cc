@@ -49,16 +49,15 @@ class ControlGroups : public ::testing::Test {
   std::filesystem::path mounted_ = temporary_.path();
 };
 
-TEST_F(ControlGroups, LeaveTheirLimitLessWhatIsInUse) {
+TEST_F(ControlGroups, LeaveTheirLimitLessWhatIsInUseByOthersThanPagesOfFiles) {
   write_version_2("jobs/job-1", "64000", "24000");
   EXPECT_EQ(left("0::/jobs/job-1\n"), 40000);
-}
-
-TEST_F(ControlGroups, CountPagesOfFilesAsFree) {
-  write_version_2("job", "64000", "60000", "50000");
-  EXPECT_EQ(left("0::/job\n"), 54000);
-  write("job", {{"memory.stat", "inactive_file 50000\nactive_file 8000\n"}});
-  EXPECT_EQ(left("0::/job\n"), 62000);
+  write_version_2("jobs/job-1", "64000", "60000", "50000");
+  EXPECT_EQ(left("0::/jobs/job-1\n"), 54000);
+  write("jobs/job-1", {{"memory.stat", "inactive_file 50000\nactive_file 8000\n"}});
+  EXPECT_EQ(left("0::/jobs/job-1\n"), 62000);
+  write_version_2("jobs/job-1", "1000", "1200");
+  EXPECT_EQ(left("0::/jobs/job-1\n"), 0);
 }
 
 TEST_F(ControlGroups, AboveThemCountAsWell) {
@@ -85,11 +84,6 @@ TEST_F(ControlGroups, OfBothVersionsCountBesideEachOther) {
   write_version_1("a", "8000", "0");
   write_version_2("unified/b", "7000", "0");
   EXPECT_EQ(left("3:memory:/a\n0::/b\n"), 7000);
-}
-
-TEST_F(ControlGroups, ThatAreFullLeaveNothing) {
-  write_version_2("job", "1000", "1200");
-  EXPECT_EQ(left("0::/job\n"), 0);
 }
 
 TEST_F(ControlGroups, WithoutALimitLimitNothing) {

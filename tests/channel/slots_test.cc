@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -164,32 +165,18 @@ TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
 
 // --- sizes -----------------------------------------------------------------------------------------------------------
 
-TEST(WorstCase, MultipliesFanouts) {
-  const WorstCase bound = worst_case(10, std::vector{5, 3}, 1'000'000);
-  EXPECT_EQ(bound.num_nodes, 10 + 50 + 150);
-  EXPECT_EQ(bound.num_edges, 50 + 150);
-  EXPECT_EQ(bound.num_targets, 10 + 50);
-}
-
-TEST(WorstCase, StopsAtTheGraph) {
-  const WorstCase bound = worst_case(10, std::vector{5, 3}, 40);
-  EXPECT_EQ(bound.num_nodes, 40);
-  EXPECT_EQ(bound.num_edges, 50 + 30 * 3);
-  EXPECT_EQ(bound.num_targets, 40);
-}
-
-TEST(WorstCase, AllNeighboursHaveNoBoundOnEdges) {
-  const WorstCase bound = worst_case(10, std::vector{5, -1}, 40);
-  EXPECT_EQ(bound.num_nodes, 40);
-  EXPECT_EQ(bound.num_edges, -1);
-}
-
-TEST(WorstCase, OfTreesIsThatOfOneForEachSeed) {
-  const WorstCase bound = worst_case(10, std::vector{5, 3}, 8, true);
-  EXPECT_EQ(bound.num_nodes, 10 * 8);
-  EXPECT_EQ(bound.num_edges, 10 * (5 + 5 * 3));
-  EXPECT_EQ(bound.num_targets, 10 * 6);
-  EXPECT_EQ(worst_case(10, std::vector{5, -1}, 40, true).num_edges, -1);
+// Nodes, edges and targets of batches of 10 seeds.
+TEST(WorstCase, MultipliesFanoutsUpToTheGraphOrToATreeForEachSeed) {
+  using Sizes = std::array<int64_t, 3>;
+  const auto sizes = [](const std::vector<int32_t>& fanout, int64_t num_nodes, bool trees = false) {
+    const WorstCase bound = worst_case(10, fanout, num_nodes, trees);
+    return Sizes{bound.num_nodes, bound.num_edges, bound.num_targets};
+  };
+  EXPECT_EQ(sizes({5, 3}, 1'000'000), (Sizes{10 + 50 + 150, 50 + 150, 10 + 50}));
+  EXPECT_EQ(sizes({5, 3}, 40), (Sizes{40, 50 + 30 * 3, 40}));
+  EXPECT_EQ(sizes({5, 3}, 8, true), (Sizes{10 * 8, 10 * (5 + 5 * 3), 10 * 6}));
+  EXPECT_EQ(sizes({5, -1}, 40)[0], 40);
+  for (const bool trees : {false, true}) EXPECT_EQ(sizes({5, -1}, 40, trees)[1], -1) << "no bound";
   EXPECT_EQ(worst_case(1 << 20, std::vector{1 << 30, 1 << 30}, int64_t{1} << 31, true).num_edges, -1);
 }
 

@@ -25,46 +25,15 @@ struct OneList {
         made({.num_nodes = 1, .num_edges = indptr[1], .indptr = indptr.data()}, weights.data(), "a list") {}
 
   ListMass mass() const { return made.ref().of_list(indptr.data()); }
-  std::vector<int64_t> draw(int64_t picks, uint64_t step, const std::vector<int64_t>& excluded = {}) const {
-    const ExcludedRef without{excluded.data(), std::ssize(excluded)};
-    const int64_t drawable = made.ref().positive[0] - num_weighted(mass(), without);
-    std::vector<int64_t> positions(static_cast<std::size_t>(std::min(picks, drawable)));
-    const DrawWeightsRef weights = made.ref();
-    draw_weighted({weights, mass(), without, drawable, batch_key(3, 0, step), 7, 1, 2}, std::ssize(positions),
-                  positions.data());
-    return positions;
-  }
 
   std::vector<int64_t> indptr;
   DrawWeights made;
 };
 
-TEST(DrawWeights, UnitsAreInProportionToWeights) {
-  const auto graph = weighed(mixed_graph<int32_t>(500, 3));
-  const DrawWeights made(graph.lists(), graph.edge_weights.data(), "");
-  for (int64_t node = 0; node < graph.num_nodes(); ++node) {
-    const int64_t* ends = graph.indptr.data() + node;
-    const ListMass list = made.ref().of_list(ends);
-    const float* weights = graph.edge_weights.data() + ends[0];
-    const double total = std::max(1e-9, std::accumulate(weights, weights + list.degree, 0.0));
-    int64_t positive = 0;
-    for (int64_t i = 0; i < list.degree; ++i) {
-      positive += weights[i] > 0 ? 1 : 0;
-      ASSERT_NEAR(list.units(i), weights[i] / total * kListMass, 1.01) << "edge " << i << " of node " << node;
-      ASSERT_EQ(list.units(i) > 0, weights[i] > 0);
-    }
-    ASSERT_EQ(made.ref().positive[node], positive);
-    if (positive > 0) {
-      ASSERT_EQ(list.cumulative[list.degree - 1], kListMass);
-    }
-  }
-}
-
 TEST(DrawWeights, ATinyWeightHasAUnit) {
   const OneList list({1e-30F, 1e30F, 1e-30F, 0, 1e-38F});
   const std::vector<uint32_t> expected = {1, kListMass - 3, 1, 0, 1};
   for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(list.mass().units(i), expected[static_cast<std::size_t>(i)]) << i;
-  EXPECT_EQ(list.draw(4, 0), (std::vector<int64_t>{0, 1, 2, 4}));
 }
 
 TEST(DrawWeights, RefusesWeightsThatAreNone) {
@@ -73,21 +42,6 @@ TEST(DrawWeights, RefusesWeightsThatAreNone) {
     const auto take = [bad] { OneList({1, 2, bad, 3, -7}); };
     EXPECT_TRUE(base::fails_with(take, {"a list", std::string(shown) + " of edge 2"}));
   }
-}
-
-TEST(DrawWeights, AWeightOfZeroIsNeverDrawn) {
-  const OneList list({0, 3, 0, 0, 1, 2, 0});
-  for (uint64_t step = 0; step < 200; ++step) {
-    for (const int64_t picks : {1, 2, 3, 7}) {
-      const std::vector<int64_t> drawn = list.draw(picks, step);
-      ASSERT_EQ(std::ssize(drawn), std::min<int64_t>(picks, 3));
-      ASSERT_TRUE(std::ranges::is_sorted(drawn));
-      ASSERT_EQ(std::ranges::adjacent_find(drawn), drawn.end());
-      for (const int64_t position : drawn) ASSERT_TRUE(position == 1 || position == 4 || position == 5) << position;
-    }
-  }
-  EXPECT_TRUE(OneList({0, 0}).draw(2, 0).empty());
-  EXPECT_TRUE(OneList({}).draw(2, 0).empty());
 }
 
 // Each unit that is not taken, in turn, also right before, between and behind edges that are.
@@ -112,96 +66,6 @@ TEST(DrawWeights, PassesOverUnitsThatAreTaken) {
   }
 }
 
-// Below it lies all but a millionth of the chi-square distribution (Wilson and Hilferty's approximation).
-double chi_square_bound(double degrees) {
-  constexpr double kZ = 4.7534;
-  return degrees * std::pow(1 - 2 / (9 * degrees) + kZ * std::sqrt(2 / (9 * degrees)), 3);
-}
-
-// How often each edge was drawn first and another second, against what successive draws without replacement promise.
-void expect_successive_draws(const std::vector<float>& weights, const std::vector<int64_t>& excluded) {
-  constexpr int kDraws = 1'000'000;
-  const OneList list(weights);
-  const std::size_t degree = weights.size();
-  std::vector<int64_t> count(degree * degree);
-  for (uint64_t step = 0; step < kDraws; ++step) {
-    const auto first = list.draw(1, step, excluded)[0];
-    const std::vector<int64_t> both = list.draw(2, step, excluded);
-    ASSERT_TRUE(both[0] == first || both[1] == first) << "the first pick does not depend on the number of picks";
-    ++count[static_cast<std::size_t>(first) * degree + static_cast<std::size_t>(both[0] + both[1] - first)];
-  }
-  std::vector<double> share(weights.begin(), weights.end());
-  for (const int64_t position : excluded) share[static_cast<std::size_t>(position)] = 0;
-  const double total = std::accumulate(share.begin(), share.end(), 0.0);
-  double chi_square = 0, cells = 0;
-  for (std::size_t i = 0; i < degree; ++i) {
-    for (std::size_t j = 0; j < degree; ++j) {
-      const double expected = i == j ? 0 : kDraws * share[i] / total * share[j] / (total - share[i]);
-      const auto found = static_cast<double>(count[i * degree + j]);
-      if (expected == 0) {
-        ASSERT_EQ(found, 0) << i << ", " << j;
-        continue;
-      }
-      chi_square += (found - expected) * (found - expected) / expected;
-      ++cells;
-    }
-  }
-  EXPECT_LT(chi_square, chi_square_bound(cells - 1));
-}
-
-TEST(DrawWeights, DrawsAreSuccessive) { expect_successive_draws({1, 0.25F, 7, 0, 3, 0.5F, 2, 1}, {}); }
-
-TEST(DrawWeights, WhatIsExcludedCountsForNothing) {
-  expect_successive_draws({1, 5, 0.25F, 7, 0, 3, 0.5F, 90, 2}, {1, 4, 7});
-}
-
-// Positions that may be drawn, by descending weight; of equal weights by position.
-std::vector<int64_t> by_weight(const TestGraph<int32_t>& graph, std::size_t node, const ExcludedRef& excluded) {
-  const int64_t row = graph.indptr[node];
-  std::vector<int64_t> positions;
-  for (int64_t position = 0; position < graph.indptr[node + 1] - row; ++position) {
-    if (!std::binary_search(excluded.positions, excluded.positions + excluded.count, position)) {
-      positions.push_back(position);
-    }
-  }
-  std::ranges::stable_sort(positions, std::greater(), [&](int64_t position) {
-    return graph.edge_weights[static_cast<std::size_t>(row + position)];
-  });
-  return positions;
-}
-
-// Weights of few values, most of which several edges of a list have; 0 among them.
-TEST(DrawWeights, TheTopOfAListIsItsGreatestWeights) {
-  auto graph = weighed(mixed_graph<int32_t>(500, 3));
-  for (float& weight : graph.edge_weights) weight = std::floor(std::fmod(weight, 5.0F));
-  graph.draw_by_weight(true);
-  const auto backend = make_host_backend(graph.view(), {});
-  std::vector<int64_t> seeds(300);
-  std::iota(seeds.begin(), seeds.end(), int64_t{60});
-  const SomeExclusions some(graph, seeds);
-  const ExclusionsRef exclusions{some.starts.data(), some.positions.data()};
-  for (const int32_t fanout : {0, 1, 5, 40, -1}) {
-    for (const bool excludes : {false, true}) {
-      const std::vector<int32_t> hops = {fanout};
-      Query query{seeds, hops, batch_key(1, 0, 0), true};
-      SomeExclusions own(graph, seeds);
-      if (excludes) own.apply_to(query);
-      const HostBatch batch = run_host(*backend, graph.view(), query);
-      std::size_t edge = 0;
-      for (std::size_t i = 0; i < seeds.size(); ++i) {
-        const auto seed = static_cast<std::size_t>(seeds[i]);
-        const ExcludedRef excluded = excludes ? exclusions.of_list(static_cast<int64_t>(i)) : ExcludedRef{};
-        std::vector<int64_t> expected = by_weight(graph, seed, excluded);
-        if (fanout < 0) std::ranges::sort(expected);
-        if (fanout >= 0) expected.resize(std::min<std::size_t>(expected.size(), static_cast<std::size_t>(fanout)));
-        for (const int64_t position : expected) ASSERT_EQ(batch.e_id[edge++], graph.indptr[seed] + position) << seed;
-        ASSERT_EQ(batch.indptr[i + 1], static_cast<int64_t>(edge));
-      }
-      ASSERT_EQ(edge, batch.e_id.size());
-    }
-  }
-}
-
 // --- with replacement -----------------------------------------------------------------------------------------------
 
 double chi_square(const std::vector<int64_t>& counts) {
@@ -212,50 +76,6 @@ double chi_square(const std::vector<int64_t>& counts) {
     sum += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) / expected;
   }
   return sum;
-}
-
-std::vector<int64_t> draw(int64_t node, int64_t picks, int64_t degree) {
-  std::vector<int64_t> positions(static_cast<std::size_t>(picks));
-  draw_positions(Draw::kReplaced, batch_key(3, 0, 0), node, 1, 2, picks, degree, positions.data());
-  return positions;
-}
-
-// 10^6 draws each; p = 1e-6.
-TEST(ReplacedDraw, IsUniformAndIndependent) {
-  constexpr int64_t kNodes = 1000, kPicks = 1000;
-  std::vector<int64_t> positions(37), pairs(11 * 11);
-  for (int64_t node = 0; node < kNodes; ++node) {
-    for (const int64_t position : draw(node, kPicks, 37)) ++positions.at(static_cast<std::size_t>(position));
-    const std::vector<int64_t> drawn = draw(node, kPicks, 11);
-    for (std::size_t j = 0; j < drawn.size(); j += 2) {
-      ++pairs.at(static_cast<std::size_t>(drawn[j] * 11 + drawn[j + 1]));
-    }
-  }
-  EXPECT_LT(chi_square(positions), 91.5);  // 36 degrees of freedom
-  EXPECT_LT(chi_square(pairs), 208.5);     // 120 degrees of freedom
-  EXPECT_EQ(draw(5, 4, 1), (std::vector<int64_t>(4, 0)));
-}
-
-TEST(ReplacedDraw, CountsArePicks) {
-  for (const int64_t degree : {0, 1, 7, 300}) {
-    for (const int64_t fanout : {0, 1, 7, 40}) {
-      EXPECT_EQ(picks_of(fanout, Draw::kReplaced).of(degree), degree > 0 ? fanout : 0);
-    }
-    EXPECT_EQ(picks_of(-1, Draw::kReplaced).of(degree), degree);
-  }
-}
-
-// As HostBackend.ASeedKeepsItsMeaning.
-TEST(ReplacedDraw, ASeedKeepsItsMeaning) {
-  const auto graph = mixed_graph<int32_t>(100, 9);
-  const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<int32_t> fanout = {3, 2};
-  Query query{seeds, fanout, batch_key(1, 0, 0), true};
-  query.spec.draw = Draw::kReplaced;
-  const HostBatch batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query);
-  uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids of edges
-  for (int64_t id : batch.e_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
-  EXPECT_EQ(hash, 15056752504421337275ull);
 }
 
 TEST(ReplacedDraw, IsUniformAlone) {
@@ -381,19 +201,6 @@ TEST(LayerDraw, NumbersChangeInTurn) {
   EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 1, 0)) << "hops have numbers of their own";
   EXPECT_NE(numbers.of(7, 0, 0), node_numbers(1, 1, 0, 1).of(7, 0, 0)) << "and epochs";
   EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 0, 1)) << "and parallel edges";
-}
-
-// As HostBackend.ASeedKeepsItsMeaning.
-TEST(LayerDraw, ASeedKeepsItsMeaning) {
-  const auto graph = mixed_graph<int32_t>(100, 9);
-  const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<int32_t> fanout = {3, 2};
-  Query query{seeds, fanout, batch_key(1, 0, 0), true};
-  query.spec.numbers = node_numbers(1, 0, 0, 4);
-  const HostBatch batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query);
-  uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids of edges
-  for (int64_t id : batch.e_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
-  EXPECT_EQ(hash, 6462553653748083508ull);
 }
 
 TEST(LayerDraw, IsUniformOfSharedNodesAlone) {

@@ -38,14 +38,6 @@ class FarTier : public testing::Test {
     options_.dataset = "DIR";
   }
   int64_t stored_bytes() const { return view_.types[0].rows.encoded->encoded().stored_bytes(); }
-  HostBatch batch(TieredTables tiered) {
-    const std::vector<int64_t> seeds = {5, 900, 77, 1500, 3};
-    const std::vector<int32_t> fanout = {4, 5, 5};
-    const auto backend = make_host_backend(view_, {}, std::move(tiered));
-    HostBatch batch = run_host(*backend, view_, {seeds, fanout, batch_key(1, 0, 0)});
-    use_ = backend->fetched();
-    return batch;
-  }
 
   TestGraph<int32_t> graph_ = mixed_graph<int32_t>(2000, 1);
   int64_t num_nodes_ = graph_.view().num_nodes;
@@ -53,7 +45,6 @@ class FarTier : public testing::Test {
   std::string file_ = (folder_ / "features.ibp").string();
   GraphView view_;
   Options options_;
-  FetchUse use_;
 };
 
 TEST_F(FarTier, IsForRowsThatDoNotFit) {
@@ -88,24 +79,6 @@ TEST_F(FarTier, RefusesRawRowsAndTooLittleMemory) {
   EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);
   options_.host_bytes = int64_t{1} << 60;
   EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);
-}
-
-TEST_F(FarTier, FetchesTheSameRows) {
-  const HostBatch expected = batch({});
-  std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
-  ASSERT_EQ(tables.size(), 1u);
-  const int64_t in_memory = tables[0].in_memory.num_chosen();
-  EXPECT_GT(in_memory, 100);
-  EXPECT_LT(in_memory, num_nodes_ - 100);
-  EXPECT_EQ(tables[0].in_memory.ref().find(in_memory - 1), in_memory - 1);  // the first ones: nothing was counted
-  const HostBatch found = batch({tiered_rows(std::move(tables), {}), 2});
-  EXPECT_EQ(found.x, expected.x);
-  EXPECT_EQ(found.n_id, expected.n_id);
-  const base::TierUse &host = use_.rows[cache::kHostTier], &disk = use_.rows[cache::kDiskTier];
-  EXPECT_GT(host.rows, 0);
-  EXPECT_GT(disk.rows, 0);
-  EXPECT_EQ(host.rows + disk.rows, std::ssize(found.n_id));
-  EXPECT_EQ(host.bytes + disk.bytes, view_.types[0].rows.encoded->stored_bytes(found.n_id));
 }
 
 TEST_F(FarTier, KeepsTheRowsThatWereCountedMost) {
@@ -208,17 +181,6 @@ TEST_F(FarTier, LeavesOwnRowsOnTheDisk) {
   std::ifstream file(folder_ / "start.jsonl");
   const auto part = nlohmann::json::parse(file)["part"].get<std::string>();
   EXPECT_TRUE(part.starts_with("leaving rows to other machines and on the disk")) << part;
-}
-
-TEST_F(FarTier, IsToldInTheStartLog) {
-  const std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
-  tell(StartLog(folder_ / "."), tables);
-  std::ifstream file(folder_ / "start.jsonl");
-  const auto line = nlohmann::json::parse(file);
-  EXPECT_TRUE(line["part"].get<std::string>().starts_with("leaving rows on the disk"));
-  const int64_t bytes = line["bytes"].get<int64_t>();
-  EXPECT_GT(bytes, 0);
-  EXPECT_LT(bytes, stored_bytes());
 }
 
 }  // namespace

@@ -48,12 +48,6 @@ class Rows : public testing::TestWithParam<DType> {
     data_ = dataset::Dataset::open(graph_);
     return view_of(data_, options);
   }
-  // One batch of the data set, fetched as the view says.
-  HostBatch batch(const GraphView& graph) {
-    const std::vector<int64_t> seeds(data_.train_ids().begin(), data_.train_ids().end());
-    const std::vector<int32_t> fanout = {4, 3};
-    return run_host(*make_host_backend(graph, {}), graph, {seeds, fanout, batch_key(1, 0, 0)});
-  }
   std::string decoded_by(const GraphView& graph) const {
     return {reinterpret_cast<const char*>(graph.types[0].rows.raw),
             static_cast<std::size_t>(graph.num_nodes * graph.types[0].rows.row_bytes)};
@@ -64,21 +58,6 @@ class Rows : public testing::TestWithParam<DType> {
   std::string raw_;
   dataset::Dataset data_;
 };
-
-TEST_P(Rows, AreTheSameHoweverTheyAreKept) {
-  const HostBatch plain = batch(view("auto"));
-  ASSERT_GT(plain.x[0].size(), 0u);
-  prepare();
-  const bool keep_raw[] = {true, false};
-  for (const bool raw : keep_raw) {
-    if (!raw) std::filesystem::remove(graph_ / "features.npy");
-    for (const char* mode : {"auto", "none", "cache", "host", "both"}) {
-      const HostBatch other = batch(view(mode));
-      EXPECT_EQ(other.n_id, plain.n_id) << mode;
-      EXPECT_EQ(other.x, plain.x) << mode << (raw ? "" : ", raw rows dropped");
-    }
-  }
-}
 
 TEST_P(Rows, AreEncodedWhenAskedForOrPrepared) {
   EXPECT_EQ(view("auto").types[0].rows.encoded, nullptr);

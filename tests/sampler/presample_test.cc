@@ -48,14 +48,6 @@ TEST(Presample, CountsTheSameWithAnyNumberOfThreads) {
   EXPECT_EQ(alone.max_batch_nodes(), together.max_batch_nodes());
 }
 
-// The sums of nodes and edges, against the batches themselves.
-TEST(Presample, CountsAddUpToTheBatches) {
-  CountingRun run;
-  const cache::Hotness hotness = run.presample(1);
-  EXPECT_EQ(sum(hotness.node_reads()), static_cast<uint64_t>(hotness.max_batch_nodes()));
-  EXPECT_EQ(sum(hotness.edges_read()), static_cast<uint64_t>(hotness.max_batch_edges()));
-}
-
 // Trees of one batch, against the batch that the backend draws for the same query.
 TEST(Presample, CountsTheTreesOfARunInTime) {
   CountingRun run;

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
 
 #include "base/check.h"
 #include "dataset/npy.h"
@@ -49,19 +49,6 @@ struct FolderOfSets : dataset::TemporaryFolder {
   }
 };
 
-TEST(Schedule, KeepsThePartialLastBatch) {
-  const auto set = seed_set(10);
-  Schedule schedule = schedule_of(set, request(4, false));
-  ASSERT_EQ(schedule.num_steps(), 3u);
-  EXPECT_EQ(schedule.seeds(2).size(), 2u);
-  EXPECT_EQ(schedule.seeds(2)[1], 1009);
-}
-
-TEST(Schedule, AnExactMultipleHasNoEmptyBatch) {
-  const auto set = seed_set(8);
-  EXPECT_EQ(schedule_of(set, request(4, false)).num_steps(), 2u);
-}
-
 TEST(Schedule, OfPairsHasAPositionForEachPair) {
   const FolderOfSets folder;
   const std::vector<int64_t> ids{7, 7, 1, 2, 1, 2, 3, 4, 9, 0};
@@ -86,18 +73,6 @@ TEST(Schedule, AnOrderThatNobodyWantsEndsEarly) {
   std::vector<int64_t> own(left.size());
   std::iota(own.begin(), own.end(), 0);
   EXPECT_EQ(left, own);
-}
-
-TEST(Schedule, VisitsEverySeedOnceInEveryEpoch) {
-  const auto set = seed_set(1000);
-  std::set<std::vector<int64_t>> orders;
-  for (uint64_t epoch = 0; epoch < 5; ++epoch) {
-    auto all = all_positions(schedule_of(set, request(64, true, epoch), 7));
-    orders.insert(all);
-    std::sort(all.begin(), all.end());
-    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i);
-  }
-  EXPECT_EQ(orders.size(), 5u) << "epochs repeat each other";
 }
 
 // Groups of 5, 0 and 9 seeds in batches of 4: the third has 3 batches, so that there are 9 in all.
@@ -223,11 +198,6 @@ TEST(SeedSets, ReadWeightsOfNegativesOfPairs) {
   EXPECT_EQ(set.target_weights.node_of(8), 2);
   folder.write("weights-0-source.npy", {3, 2});
   EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
-}
-
-TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {
-  EXPECT_EQ(shuffled(100, 3, 4), shuffled(100, 3, 4));
-  EXPECT_NE(shuffled(100, 3, 4), shuffled(100, 4, 4));
 }
 
 TEST(EpochOrders, AreTheSameWhateverWasAskedForBefore) {

@@ -41,25 +41,6 @@ void expect_every_layout(const Rows& rows, const Profile& profile) {
   expect_round_trip(rows, encode_in_place(copy.table, profile));
 }
 
-class RoundTrip : public testing::TestWithParam<std::tuple<Dtype, Content>> {};
-
-TEST_P(RoundTrip, EveryCodecLayoutAndWidth) {
-  const auto [dtype, content] = GetParam();
-  for (const uint32_t num_columns : {1u, 2u, 3u, 31u, 32u, 33u, 100u, 128u, 257u}) {
-    const Rows rows = make_rows(content, dtype, num_columns, 70);
-    for (const Profile& profile : all_profiles(rows.table)) {
-      SCOPED_TRACE(name_of(profile.codec) + " x " + std::to_string(num_columns));
-      expect_every_layout(rows, profile);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Codecs, RoundTrip,
-                         testing::Combine(testing::ValuesIn(kAllDtypes), testing::ValuesIn(kAllContents)),
-                         [](const auto& test) {
-                           return name_of(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param));
-                         });
-
 TEST(RoundTripLimits, WidestRows) {
   for (const Dtype dtype : kAllDtypes) {
     for (const Content content : {Content::kMixed, Content::kConstant}) {
@@ -69,26 +50,12 @@ TEST(RoundTripLimits, WidestRows) {
   }
 }
 
-TEST(RoundTripLimits, OneRow) {
-  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 1);
-  for (const Profile& profile : all_profiles(rows.table)) expect_every_layout(rows, profile);
-}
-
 TEST(RoundTripLimits, RowsUnlikeTheSample) {
   const Rows seen = make_rows(Content::kConstant, Dtype::kFloat32, 90, 200);
   for (const Content content : kAllContents) {
     const Rows rows = make_rows(content, Dtype::kFloat32, 90, 100);
     for (const Profile& profile : all_profiles(seen.table)) expect_every_layout(rows, profile);
   }
-}
-
-TEST(RoundTripLimits, NoRowsAndNoIndex) {
-  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 8, 10);
-  const Profile profile = fit(rows.table).profile;
-  fetch(encode(rows.table, profile), {}, nullptr);
-  const EncodedRows none = encode({nullptr, 0, Dtype::kFloat32, 8}, profile);
-  EXPECT_EQ(none.ref.num_rows, 0);
-  decode(none, nullptr);
 }
 
 TEST(RoundTripLimits, ManyBatches) {

@@ -58,25 +58,6 @@ void expect_same_bytes(const std::string& whole, const std::string& pieces) {
   std::filesystem::remove(pieces);
 }
 
-TEST(File, EveryLayoutComesBack) {
-  const std::string path = temporary("layouts.ibp");
-  for (const Content content : {Content::kDense, Content::kMixed, Content::kNoise}) {
-    Rows rows = make_rows(content, Dtype::kFloat32, 50, 333);
-    for (const Profile& profile : all_profiles(rows.table)) {
-      for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
-        save(encode(rows.table, profile, {.layout = layout}), path);
-        EXPECT_EQ(decoded(load(path)), rows.bytes);
-        EXPECT_EQ(load(path).profile, profile);
-      }
-      Rows copy = rows;
-      copy.table.data = copy.bytes.data();
-      save(encode_in_place(copy.table, profile), path);
-      EXPECT_EQ(decoded(load(path)), rows.bytes);
-    }
-  }
-  std::filesystem::remove(path);
-}
-
 TEST(File, WrittenPieceByPieceIsTheSameFile) {
   const std::string whole = temporary("whole.ibp"), pieces = temporary("pieces.ibp");
   // Of many pages: the space of a piece is reserved while the one before it is filled. Planes B are longer than a block

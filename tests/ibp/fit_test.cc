@@ -45,20 +45,6 @@ TEST(Fit, SaysWhy) {
   EXPECT_EQ(asked.why.rfind("invariant: ", 0), 0u) << asked.why;
 }
 
-TEST(Fit, GaussianRowsSaveWhatTheFormatPromises) {
-  const struct {
-    Dtype dtype;
-    uint32_t num_columns;
-    double exponent, invariant;
-  } kCases[] = {
-      {Dtype::kFloat32, 256, 14.7, 12.0}, {Dtype::kBfloat16, 512, 29.5, 24.0}, {Dtype::kFloat16, 512, 11.1, 9.5}};
-  for (const auto& expected : kCases) {
-    const Rows rows = make_rows(Content::kDense, expected.dtype, expected.num_columns, 1000);
-    EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "exponent"}).profile), expected.exponent);
-    EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "invariant"}).profile), expected.invariant);
-  }
-}
-
 TEST(Fit, HeldOutRowsSaveAsMuch) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 10000);
   for (const char* codec : {"exponent", "invariant"}) {

@@ -103,6 +103,7 @@ def test_the_slow_decoder_agrees(tmp_path_factory, table, data):
         ibp.encode(rows, profile, layout=data.draw(st.sampled_from(["packed", "slots"])), out=path)
     read, decoded = slow_decoder.decode_file(path.read_bytes())
     assert decoded == [row.tobytes() for row in bits]
+    assert (bits_of(torch.as_tensor(ibp.decode(ibp.load(path))), dtype) == bits).all()
     assert (read.codec, read.num_columns) == (
         ["raw", "invariant", "exponent", "sparse", "planes", "layers", "dictionary"].index(profile.codec),
         bits.shape[1],

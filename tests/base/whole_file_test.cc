@@ -9,17 +9,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "tests/dataset/temporary_folder.h"
 
 namespace {
 
@@ -68,27 +66,15 @@ namespace cohort::base {
 namespace {
 
 namespace fs = std::filesystem;
+using dataset::read_bytes, dataset::write_bytes;
 
 constexpr const char* kOld = "the old one";
 const std::string kNew(100'000, 'n');
 
 class WholeFileTest : public testing::Test {
  protected:
-  WholeFileTest() {
-    std::string name = (fs::temp_directory_path() / "cohort-whole-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    file_ = folder_ / "file";
-  }
-  ~WholeFileTest() override {
-    faults = {};
-    fs::remove_all(folder_);
-  }
+  ~WholeFileTest() override { faults = {}; }
 
-  static void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-  static std::string text_of(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   std::set<std::string> names() const {
     std::set<std::string> found;
     for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path().filename());
@@ -119,7 +105,9 @@ class WholeFileTest : public testing::Test {
       EXPECT_FALSE(error.parts().found.empty());
     }
   }
-  fs::path folder_, file_;
+
+  dataset::TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path(), file_ = folder_ / "file";
 };
 
 TEST_F(WholeFileTest, AppearsWithCommit) {
@@ -127,7 +115,7 @@ TEST_F(WholeFileTest, AppearsWithCommit) {
   file.write(std::as_bytes(std::span(kNew)));
   EXPECT_FALSE(fs::exists(file_));
   file.commit();
-  EXPECT_EQ(text_of(file_), kNew);
+  EXPECT_EQ(read_bytes(file_), kNew);
   EXPECT_EQ(names(), std::set<std::string>{"file"});
 }
 
@@ -140,12 +128,12 @@ TEST_F(WholeFileTest, IsOnDiskBeforeItHasItsNameAndItsFolderAfterwards) {
 }
 
 TEST_F(WholeFileTest, KilledAtAnyStepLeavesTheOldOneOrTheNewOne) {
-  put(file_, kOld);
+  write_bytes(file_, kOld);
   std::set<std::string> seen;
   const int killed = kill_at_each_call([&] { write_whole(file_, kNew); },
                                        [&] {
-                                         seen.insert(text_of(file_));
-                                         if (text_of(file_) == kNew) put(file_, kOld);
+                                         seen.insert(read_bytes(file_));
+                                         if (read_bytes(file_) == kNew) write_bytes(file_, kOld);
                                        });
   EXPECT_GE(killed, 4);
   EXPECT_EQ(seen, (std::set<std::string>{kOld, kNew}));
@@ -159,16 +147,16 @@ TEST_F(WholeFileTest, TwoWritersOfOneNameDoNotMeet) {
   WholeFile second(file_);
   second.write(std::as_bytes(std::span(std::string_view("second"))));
   first.commit();
-  EXPECT_EQ(text_of(file_), kNew);
+  EXPECT_EQ(read_bytes(file_), kNew);
   second.commit();
-  EXPECT_EQ(text_of(file_), "second");
+  EXPECT_EQ(read_bytes(file_), "second");
   EXPECT_EQ(names(), std::set<std::string>{"file"});
 }
 
 TEST_F(WholeFileTest, FilesOfOthersStay) {
   const std::set<std::string> others = {"file.tmp", "file.1.tmp", "file.x-01234567.tmp", "file.1-0123456.tmp", "other"};
-  for (const std::string& name : others) put(folder_ / name, kOld);
-  put(folder_ / "file.1-01234567.tmp", kOld);
+  for (const std::string& name : others) write_bytes(folder_ / name, kOld);
+  write_bytes(folder_ / "file.1-01234567.tmp", kOld);
   write_whole(file_, kNew);
   std::set<std::string> expected = others;
   expected.insert("file");
@@ -176,18 +164,18 @@ TEST_F(WholeFileTest, FilesOfOthersStay) {
 }
 
 TEST_F(WholeFileTest, FailedWritesAreToldAndChangeNothing) {
-  put(file_, kOld);
+  write_bytes(file_, kOld);
   for (const char* call : {"fsync", "close", "rename"}) {
     faults.fails = {{call, EDQUOT}};
     expect_refused(file_, [&] { write_whole(file_, kNew); });
     faults.fails.clear();
-    EXPECT_EQ(text_of(file_), kOld) << call;
+    EXPECT_EQ(read_bytes(file_), kOld) << call;
     EXPECT_EQ(names(), std::set<std::string>{"file"}) << call;
   }
 }
 
 TEST_F(WholeFileTest, AFullDiskIsTold) {
-  put(file_, kOld);
+  write_bytes(file_, kOld);
   const auto before = signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -196,7 +184,7 @@ TEST_F(WholeFileTest, AFullDiskIsTold) {
   expect_refused(file_, [&] { write_whole(file_, kNew); });
   setrlimit(RLIMIT_FSIZE, &limit);
   signal(SIGXFSZ, before);
-  EXPECT_EQ(text_of(file_), kOld);
+  EXPECT_EQ(read_bytes(file_), kOld);
   EXPECT_EQ(names(), std::set<std::string>{"file"});
   const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   expect_refused("here", [&] { write_all(full, std::as_bytes(std::span(kNew)), "here"); });
@@ -207,26 +195,26 @@ TEST_F(WholeFileTest, WithoutAFolderNothingIsMade) {
 }
 
 TEST_F(WholeFileTest, ReplacesALinkAndNotItsTarget) {
-  put(folder_ / "target", kOld);
+  write_bytes(folder_ / "target", kOld);
   fs::create_symlink("target", file_);
   write_whole(file_, kNew);
   EXPECT_FALSE(fs::is_symlink(file_));
-  EXPECT_EQ(text_of(file_), kNew);
-  EXPECT_EQ(text_of(folder_ / "target"), kOld);
+  EXPECT_EQ(read_bytes(file_), kNew);
+  EXPECT_EQ(read_bytes(folder_ / "target"), kOld);
 }
 
 class WholeFolderTest : public WholeFileTest {
  protected:
   void fill(const fs::path& folder, const std::string& text) {
     fs::create_directories(folder / "inner");
-    put(folder / "a", text);
-    put(folder / "inner/b", text);
+    write_bytes(folder / "a", text);
+    write_bytes(folder / "inner/b", text);
   }
   // "none", or what both files hold; fails when they differ.
   std::string text_of_folder(const fs::path& folder) {
     if (!fs::exists(folder)) return "none";
-    EXPECT_EQ(text_of(folder / "a"), text_of(folder / "inner/b"));
-    return text_of(folder / "a");
+    EXPECT_EQ(read_bytes(folder / "a"), read_bytes(folder / "inner/b"));
+    return read_bytes(folder / "a");
   }
   void write(bool replaces) {
     WholeFolder made(out_);

@@ -4,8 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 
 #include "base/check.h"
@@ -30,21 +28,6 @@ class HostRowsFile : public testing::TestWithParam<ibp::Dtype> {
   ibp::Rows rows_;
   std::string file_ = testing::TempDir() + "host_rows.ibp";
 };
-
-TEST_P(HostRowsFile, GivesTheRowsBackBitForBit) {
-  const HostRows rows = HostRows::open(file_, shape());
-  std::vector<int64_t> ids(700);
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 577 % kNumRows);
-  const auto row_bytes = static_cast<std::size_t>(rows.row_bytes());
-  std::vector<std::byte> found(ids.size() * row_bytes), expected(found.size());
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    std::memcpy(&expected[i * row_bytes], rows_.table.row(ids[i]), row_bytes);
-  rows.fetch(ids, found.data());
-  EXPECT_EQ(found, expected);
-  std::vector<std::byte> all(rows_.bytes.size());
-  rows.decode(all.data());
-  EXPECT_EQ(all, rows_.bytes);
-}
 
 TEST_P(HostRowsFile, CountsTheBytesItReads) {
   const HostRows rows = HostRows::open(file_, shape());
@@ -83,26 +66,6 @@ TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {
   other = shape();
   other.dtype = "bits64";
   EXPECT_THROW(HostRows::open(file_, other), base::Error);
-}
-
-TEST_P(HostRowsFile, RefusesEveryKindOfDamage) {
-  std::string bytes;
-  {
-    std::ifstream file(file_, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
-  }
-  const auto write = [&](const std::string& text) { std::ofstream(file_, std::ios::binary) << text; };
-  for (const std::size_t at :
-       {std::size_t{3}, std::size_t{130}, bytes.size() / 3, bytes.size() / 2, bytes.size() - 3}) {
-    std::string damaged = bytes;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    write(damaged);
-    EXPECT_THROW(HostRows::open(file_, shape()), base::Error) << "byte " << at;
-  }
-  write(bytes);
-  EXPECT_NO_THROW(HostRows::open(file_, shape()));
-  write(bytes.substr(0, bytes.size() - 1));
-  EXPECT_THROW(HostRows::open(file_, shape()), base::Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, HostRowsFile,

@@ -121,13 +121,6 @@ TEST(RowPeers, ConnectionsTakeHalfOfTheCores) {
   EXPECT_EQ(connections_to_each(64, 64), 8);
 }
 
-TEST_F(Server, GivesRowsByTheirNumberInTheTable) {
-  serve();
-  RowPeers client = peers();
-  client.connect(20s);
-  expect_rows(*this, client);
-}
-
 TEST_F(Server, RefusesAnotherRunAndOtherRows) {
   serve();
   RowPeers stranger = peers(std::string(kKeyBytes, 'x')), other = peers(kKey, digest_ + 1), good = peers();
@@ -139,19 +132,14 @@ TEST_F(Server, RefusesAnotherRunAndOtherRows) {
 
 TEST_F(Server, RefusesRowsThatItDoesNotHave) {
   serve();
-  for (const std::vector<uint32_t>& ids : {std::vector<uint32_t>{0, 1}, {kNumRows}, {UINT32_MAX}}) {
+  const auto refuses = [&](uint32_t table, const std::vector<uint32_t>& ids) {
     RowPeers client = peers();
     client.connect(20s);
     std::vector<std::byte> got(100);
-    expect_error([&] { client.ask(1, {.table = 0}, ids, got); }, "no such rows");
-  }
-  for (const uint32_t table : {1u, 2u, UINT32_MAX}) {
-    RowPeers client = peers();
-    client.connect(20s);
-    std::vector<std::byte> got(100);
-    const std::vector<uint32_t> ids = {0};
     expect_error([&] { client.ask(1, {.table = table}, ids, got); }, "no such rows");
-  }
+  };
+  for (const std::vector<uint32_t>& ids : {std::vector<uint32_t>{0, 1}, {kNumRows}, {UINT32_MAX}}) refuses(0, ids);
+  for (const uint32_t table : {1u, 2u, UINT32_MAX}) refuses(table, {0});
 }
 
 TEST_F(Server, GoesOnAfterStrangers) {
@@ -265,17 +253,6 @@ TEST_F(Server, IsNamedWhereNobodyListens) {
   expect_error([&] { client.connect(20s); }, "a connection to the sampler of this machine");
 }
 
-TEST_F(Server, ThatStopsIsNotWaitedForForEver) {
-  std::thread imitation = imitate([](const Socket&, const Request&) {});
-  RowPeers client = peers(kKey, 0, 200ms);
-  client.connect(20s);
-  std::vector<std::byte> got(100);
-  const std::vector<uint32_t> ids = {1};
-  expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found no answer");
-  client.close();
-  imitation.join();
-}
-
 // More than there may be requests under way: some wait for a connection, some for the replies of others.
 TEST_F(Server, AnswersManyThreads) {
   serve();
@@ -319,16 +296,10 @@ TEST_F(Server, ThatStopsIsNotWaitedForByAnyThread) {
 
 TEST_F(Server, DamagedRepliesAreRefused) {
   expect_refused("damaged bytes", [](Reply& reply, auto&) { reply.magic ^= 1; });
-}
-TEST_F(Server, RepliesToOtherRequestsAreRefused) {
   expect_refused("damaged bytes", [](Reply& reply, auto&) { ++reply.number; });
-}
-TEST_F(Server, RepliesOfAnotherLengthAreRefused) {
   for (const uint32_t bytes : {0u, 101u, UINT32_MAX}) {
     expect_refused("100 bytes of 1 rows, or some of them", [=](Reply& reply, auto&) { reply.bytes = bytes; });
   }
-}
-TEST_F(Server, DamagedRowsAreRefused) {
   expect_refused("damaged rows", [](Reply&, std::vector<std::byte>& rows) { rows[50] ^= std::byte{1}; });
 }
 

@@ -173,16 +173,6 @@ TEST(GenerateCsc, UndirectedIsEveryEdgeInBothDirections) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(GenerateFolder, SplitsHaveTheirSizes) {
-  const TemporaryFolder folder;
-  generate(folder / "graph", small(GraphKind::sbm));
-  const Dataset data = Dataset::open(folder / "graph");
-  EXPECT_EQ(data.train_ids().size(), 1800u);
-  EXPECT_EQ(data.val_ids().size(), 600u);
-  EXPECT_EQ(data.test_ids().size(), 600u);
-  EXPECT_TRUE(std::is_sorted(data.val_ids().begin(), data.val_ids().end()));
-}
-
 TEST(GenerateFolder, AnotherSeedIsAnotherGraph) {
   const TemporaryFolder folder;
   GenerateOptions options = small(GraphKind::powerlaw);

@@ -1,7 +1,6 @@
 #include "dataset/sorting/key_sorter.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <vector>
@@ -50,16 +49,6 @@ TEST(SortKeys, AgreesWithTheStandardLibrary) {
       EXPECT_EQ(out, keys) << count << " " << bound;
     }
   }
-}
-
-TEST(SortKeys, IsTheSameForAnyNumberOfThreads) {
-  const auto keys = random_keys(50000, uint64_t{1} << 40);
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
-  const auto one = sorted_by_radix(keys);
-  omp_set_num_threads(7);
-  EXPECT_EQ(sorted_by_radix(keys), one);
-  omp_set_num_threads(threads);
 }
 
 TEST(WideKeys, AreSortedAndMerged) {

@@ -66,22 +66,6 @@ TEST(Attention, WeightsAreSoftmaxesOverARowsEdges) {
   }
 }
 
-TEST(HeadRows, SpreadSumsSharedRowsForEachHead) {
-  const Case c;
-  std::vector<double> out(kHeads * kRows * kDim);
-  run_on_host(SpreadCall{c.ref(), Dtype::kFloat64, Dtype::kFloat64, kDim, kHeads, c.x.data(), kDim, c.weights.data(),
-                         c.own_weights.data(), kOwn, out.data()});
-  for (int64_t h = 0; h < kHeads; ++h) {
-    for (int64_t i = 0; i < kRows; ++i) {
-      for (int64_t k = 0; k < kDim; ++k) {
-        double sum = i < kOwn ? at(c.own_weights, i * kHeads + h) * at(c.x, i * kDim + k) : 0;
-        c.for_edges(i, [&](int64_t e, int64_t j) { sum += at(c.weights, e * kHeads + h) * at(c.x, j * kDim + k); });
-        ASSERT_NEAR(at(out, (h * kRows + i) * kDim + k), sum, 1e-10);
-      }
-    }
-  }
-}
-
 constexpr int64_t kParts[] = {0, 7, 29, 31, 79, kRows};  // from each to the next, rows in one call
 
 TEST(HeadRows, SpreadMakesTheSameSumsInParts) {

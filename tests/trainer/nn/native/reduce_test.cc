@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "tests/trainer/nn/native/random_block.h"
@@ -65,32 +64,6 @@ TEST(SumRows, AllFactorsAtOnce) {
       }
       ASSERT_NEAR(at(out, i * kDim + c), at(row, i) * sum, 1e-10);
     }
-  }
-}
-
-// 30 own rows, beside or added; a row_index below 0 is nobody's row.
-TEST(SumRows, RowsAtPlacesAreThoseRowsGathered) {
-  constexpr int64_t kMany = 5000, kAllRows = 9000, kStride = kDim + 2;
-  const RandomBlock block(80, kMany, 2);
-  const auto all = random_elements<float>(kAllRows * kStride, 3), factor = random_elements<float>(kMany, 4);
-  const std::vector<int64_t> row_index = random_row_index(block, kMany, kAllRows);
-  ASSERT_TRUE(std::count(row_index.begin(), row_index.begin() + 30, -1) > 0) << "no own row without a row_index";
-  std::vector<float> gathered(kMany * kDim);
-  for (int64_t i = 0; i < kMany; ++i) {
-    const int64_t at = row_index[static_cast<std::size_t>(i)];
-    if (at >= 0) std::copy_n(all.begin() + at * kStride, kDim, gathered.begin() + i * kDim);
-  }
-  for (const Own own_use : {Own::kAdd, Own::kBeside}) {
-    const int64_t width = own_use == Own::kBeside ? 2 * kDim : kDim;
-    std::vector<float> expected(static_cast<std::size_t>(80 * width)), out(expected.size());
-    const float* x = gathered.data();
-    SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, kDim, x, kDim, own_use, x, kDim, 30};
-    call.index_factor = factor.data(), call.mean = true, call.out = expected.data(), call.out_stride = width;
-    run_on_host(call);
-    call.x = call.own = all.data(), call.x_stride = call.own_stride = kStride;
-    call.row_index = call.own_row_index = row_index.data(), call.out = out.data();
-    run_on_host(call);
-    EXPECT_TRUE(same_bits(out, expected));
   }
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges
 from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.ahead import ahead
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_file import TextFile
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MIN_BLOCK = 1 << 20
+LOOKUPS_AHEAD = 2  # blocks of edges whose ids are looked up at once
 SKIP_HINT = "to leave such rows without an edge"
 SEPARATOR = "\x1f"  # between the parts of a key of several columns
 
@@ -232,15 +235,21 @@ def with_ids(
         for batch, fraction in table.texts(columns, block_bytes):
             yield [_kept(*end) for end in zip(names, batch, texts, strict=True)], fraction
 
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+    def nodes_of(both: list, first: int, fraction: float) -> EdgeChunk:
+        src, dst = (
+            np.asarray(end) if ids is None else ids.nodes(name, end, first, skip_unknown)
+            for name, end, ids in zip(names, both, node_ids, strict=True)
+        )
+        return src, dst, fraction
+
+    def lookups(block_bytes: int) -> Iterator[Callable[[], EdgeChunk]]:
         done = 0
         for both, fraction in both_ends(block_bytes):
-            src, dst = (
-                np.asarray(end) if ids is None else ids.nodes(name, end, done, skip_unknown)
-                for name, end, ids in zip(names, both, node_ids, strict=True)
-            )
-            yield src, dst, fraction
-            done += len(src)
+            yield partial(nodes_of, both, done, fraction)
+            done += len(both[0])
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        return ahead(lookups(block_bytes), LOOKUPS_AHEAD)
 
     return Edges(edges.place, chunks, has_unknown=skip_unknown)
 

@@ -11,7 +11,8 @@
 namespace cohort::dataset {
 namespace {
 
-constexpr std::size_t kAtOnce = 32;  // texts whose places come from memory side by side
+constexpr std::size_t kAtOnce = 32;         // texts whose places come from memory side by side
+constexpr int64_t kTextsAThread = 1 << 17;  // fewer are not worth a second thread
 constexpr int kPlaceBits = 40;
 constexpr uint64_t kPlaces = uint64_t{1} << kPlaceBits;
 
@@ -131,13 +132,14 @@ void TextMap::find_some(Texts texts, int64_t begin, std::size_t count, int64_t* 
 
 void TextMap::find(Texts texts, std::span<int64_t> nodes, const std::stop_token& stop) const {
   base::require(static_cast<int64_t>(nodes.size()) == texts.size(), "a place for the node of each text");
-  for_chunks(texts.size(), stop, [&](int64_t begin, int64_t end) {
+  const auto find_all = [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const std::size_t count = std::min(kAtOnce, static_cast<std::size_t>(end - begin));
       find_some(texts, begin, count, nodes.data() + begin);
       begin += static_cast<int64_t>(count);
     }
-  });
+  };
+  for_chunks(texts.size(), stop, find_all, kTextsAThread);
 }
 
 }  // namespace cohort::dataset

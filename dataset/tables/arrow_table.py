@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_regular
+from cohort_gnn.dataset.tables.ahead import ahead, one_ahead
 from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ LIST_BYTES = 256  # of numbers, which may be lists
 FIXED_SIZES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")  # Parquet's types of values of at most 8 bytes
 GROUPS_AHEAD = 2
 BUFFER_BYTES = 1 << 16  # of a column: what is decompressed stays in a cache of the processor
-MOST_INTEGERS = 1 << 17  # rows at once: on their way to the sorter they stay in a cache of the processor
+MOST_ROWS = 1 << 17  # of integers and texts at once: on their way to the sorter they stay in a cache of the processor
 
 
 class ArrowTable(TableFile):
@@ -66,7 +64,7 @@ class ArrowTable(TableFile):
             raise CohortError(str(self.path), expected, ", ".join(self.names), "--columns names others")
         names, done = [self.names[i] for i in columns], 0
         at_once = max(1, block_bytes // (ROW_BYTES.get(kind, LIST_BYTES) * max(1, len(names))))
-        at_once = min(at_once, MOST_INTEGERS) if kind == "integers" else at_once
+        at_once = min(at_once, MOST_ROWS) if kind in ROW_BYTES else at_once
         try:
             for batch in self._batches(names, at_once, block_bytes):
                 done += len(batch)
@@ -93,7 +91,7 @@ class ParquetFile(ArrowTable):
     def _open(self) -> pa.Schema:
         import pyarrow.parquet as pq
 
-        self._file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES)
+        self._file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
         return self._file.schema_arrow
 
     def count(self) -> int:
@@ -101,10 +99,10 @@ class ParquetFile(ArrowTable):
 
     def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
         if self._most_bytes_of_groups(names) > block_bytes:
-            yield from _one_ahead(self._file.iter_batches(at_once, columns=names))
+            yield from one_ahead(self._file.iter_batches(at_once, columns=names))
             return
         groups = range(self._file.num_row_groups)
-        for table in _ahead((partial(self._group, names, number) for number in groups), GROUPS_AHEAD):
+        for table in ahead((partial(self._group, names, number) for number in groups), GROUPS_AHEAD):
             yield from table.to_batches(at_once)
 
     def _group(self, names: list[str], number: int) -> pa.Table:
@@ -144,7 +142,7 @@ class ArrowFile(ArrowTable):
         return self._num_rows
 
     def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
-        for batch in _one_ahead(self._read(names)):
+        for batch in one_ahead(self._read(names)):
             for begin in range(0, batch.num_rows, at_once):
                 yield batch.slice(begin, at_once)
 
@@ -187,28 +185,6 @@ class ArrowStream(ArrowFile):
         for batch in batches:
             self._rows_read += batch.num_rows
             yield batch
-
-
-def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same; the next one is decoded while one is used."""
-    return _ahead(repeat(partial(next, batches, None)), 1)
-
-
-def _ahead(reads: Iterable[Callable[[], Any]], number: int) -> Iterator[Any]:
-    """What is read, in this order, up to a None; so many reads are under way or done while one's result is used."""
-    # No `with`: it would wait for the threads where the garbage collector ends this generator, after an error in an
-    # import, and that may be in any thread, which may hold a lock that the end of a thread needs. The threads of an
-    # executor that nobody has any more end by themselves.
-    threads = ThreadPoolExecutor(number)
-    under_way: deque[Future] = deque()
-    for read in reads:
-        under_way.append(threads.submit(read))
-        if len(under_way) > number:
-            if (result := under_way.popleft().result()) is None:
-                return
-            yield result
-    while under_way:
-        yield under_way.popleft().result()
 
 
 def _index(schema: pa.Schema) -> list:

@@ -20,7 +20,8 @@ import pytest
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.tables.arrow_table import ArrowStream, _ahead
+from cohort_gnn.dataset.tables.ahead import ahead
+from cohort_gnn.dataset.tables.arrow_table import ArrowStream
 
 COUNT, PAIRS = 40, 300
 USERS = pa.table(
@@ -236,7 +237,7 @@ def test_one_table_of_nodes_and_rows_without_ids(tmp_path):
 def test_a_reader_that_is_dropped_waits_for_no_read():
     """The garbage collector closes those of imports that failed, in any thread, whatever lock that has."""
     go_on = threading.Event()
-    reads = _ahead([lambda: 1, go_on.wait], 1)
+    reads = ahead([lambda: 1, go_on.wait], 1)
     assert next(reads) == 1, "the other read is under way"
     closes = threading.Thread(target=reads.close, daemon=True)
     closes.start()

@@ -53,40 +53,6 @@ std::vector<std::pair<int64_t, int64_t>> edges_in(const std::filesystem::path& f
   return out;
 }
 
-// What the options say, edge by edge.
-std::vector<std::pair<int64_t, int64_t>> slow_twin(const Pairs& pairs, const EdgeOptions& options) {
-  std::multiset<std::pair<int64_t, int64_t>> all;
-  for (std::size_t i = 0; i < pairs.src.size(); ++i) {
-    const auto source = options.transpose ? pairs.dst[i] : pairs.src[i];
-    const auto destination = options.transpose ? pairs.src[i] : pairs.dst[i];
-    if (options.self_loops != SelfLoops::kKeep && source == destination) continue;
-    all.emplace(destination, source);
-    if (options.reverse) all.emplace(source, destination);
-  }
-  for (int64_t v = 0; options.self_loops == SelfLoops::kAdd && v < options.num_nodes; ++v) all.emplace(v, v);
-  if (!options.dedupe) return {all.begin(), all.end()};
-  const std::set<std::pair<int64_t, int64_t>> once(all.begin(), all.end());
-  return {once.begin(), once.end()};
-}
-
-TEST(EdgeSorter, AgreesWithItsSlowTwin) {
-  const Pairs pairs = random_pairs(300, 5000);
-  for (const std::size_t memory_bytes : {kSmall, kLarge}) {
-    for (int bits = 0; bits < 8; ++bits) {
-      for (const SelfLoops loops : {SelfLoops::kKeep, SelfLoops::kRemove, SelfLoops::kAdd}) {
-        const EdgeOptions options{"edges", 310, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, loops};
-        const TemporaryFolder folder;
-        EdgeSorter sorter(folder.path(), memory_bytes, options);
-        add(sorter, pairs);
-        sorter.write(folder.path(), {});
-        EXPECT_EQ(edges_in(folder.path()), slow_twin(pairs, options)) << memory_bytes << " " << bits;
-        EXPECT_EQ(sorter.edges_written(), static_cast<int64_t>(slow_twin(pairs, options).size()));
-        EXPECT_EQ(map_npy(folder / "indptr.npy").size(), 311);
-      }
-    }
-  }
-}
-
 // float32 [E]: few distinct ones, of both signs, so that equal edges have equal and other weights.
 std::vector<float> random_weights(std::size_t count) {
   std::vector<float> out;

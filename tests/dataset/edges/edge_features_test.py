@@ -83,13 +83,6 @@ def test_edge_lists_bring_features(tmp_path, kind, memory):
     assert not list(data.path.glob("*number*")) and not list(data.path.glob("*unsorted*"))
 
 
-def test_the_command_takes_features(tmp_path, run):
-    source, _ = edge_list(tmp_path, "csv")
-    arguments = ["--features", "ones", "--nodes", GRAPH.num_nodes, "--edge-feature-columns", "a:c"]
-    assert run("import", source, tmp_path / "out", *arguments) == 0
-    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
-
-
 def test_options_keep_each_row_with_its_edge(tmp_path):
     source, given = edge_list(tmp_path, "npy")
 

@@ -68,39 +68,6 @@ def test_an_edge_list_brings_its_weights(tmp_path, kind):
     assert weighted_edges(imported(source, **OF_NODES, **given)) == EXPECTED
 
 
-def test_the_command_takes_weights(tmp_path, run):
-    source, given = edge_list(tmp_path, "named column")
-    arguments = ["--features", "ones", "--nodes", GRAPH.num_nodes, "--weight-column", given["weight_column"]]
-    assert run("import", source, tmp_path / "out", *arguments) == 0
-    assert weighted_edges(tmp_path / "out") == EXPECTED
-
-
-@pytest.mark.parametrize("memory", [16_000_000, 64_000_000])
-def test_options_do_to_weights_what_pyg_does(tmp_path, memory):
-    """Equal edges that come once add up, as in PyG's coalesce and to_undirected; loops that are added weigh 1."""
-    from torch_geometric.utils import add_remaining_self_loops, coalesce, remove_self_loops, to_undirected
-
-    source, given = edge_list(tmp_path, "npy")
-    ends, weights = torch.from_numpy(GRAPH.edge_index), torch.from_numpy(WEIGHTS)
-
-    def edges_with(**options) -> list:
-        return weighted_edges(imported(source, **OF_NODES, **given, memory=memory, **options))
-
-    def listed(pair) -> list:
-        (src, dst), found = pair
-        return by_bits(zip(dst.tolist(), src.tolist(), found.tolist(), strict=True))
-
-    once = coalesce(ends, weights, num_nodes=GRAPH.num_nodes)  # multiples of 1/4: their sums are exact
-    assert edges_with(dedupe=True) == listed(once)
-    assert edges_with(undirected=True) == listed(to_undirected(ends, weights, GRAPH.num_nodes))
-    assert edges_with(self_loops="remove") == listed(remove_self_loops(ends, weights))
-    added = add_remaining_self_loops(*once, fill_value=1.0, num_nodes=GRAPH.num_nodes)
-    assert edges_with(dedupe=True, self_loops="add") == listed(added)
-    turned = by_bits((source, target, weight) for target, source, weight in EXPECTED)
-    assert edges_with(transpose=True) == turned
-    assert edges_with(reverse=True) == by_bits(EXPECTED + turned)
-
-
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
 def test_pyg_files_and_objects_bring_their_weights(tmp_path, shape):
     """And an edge_attr with one number an edge is none."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +13,6 @@ from import_helpers import imported, refusal
 from typed_layout_writers import assert_holds, sample, write_described
 
 from cohort_gnn.dataset import Dataset
-
-
-@pytest.mark.parametrize("form", ["parquet", "csv"])
-@pytest.mark.parametrize("ids", ["none", "numbers", "texts"])
-def test_tables_come_back(tmp_path, form, ids):
-    data = sample(("paper", "author"))
-    found = imported(write_described(tmp_path / "mine", data, form, ids), memory=16_000_000)
-    assert_holds(found, data)
-    assert found.name == "mine"
 
 
 @pytest.mark.parametrize("texts", ["author.parquet", "edges-1.parquet"])
@@ -305,25 +293,6 @@ def test_ids_need_memory(tmp_path):
     table(tmp_path / "mine" / "author.parquet", id=np.arange(600_000))
     error = refusal(tmp_path / "mine", memory=16_000_000)
     assert error.place == "--memory" and "for the ids" in error.expected
-
-
-def test_a_kill_leaves_only_what_the_next_import_removes(tmp_path):
-    """The process ends itself while it reads the edges of the second relation."""
-    write_described(tmp_path / "mine", sample())
-    code = """
-import os, signal, sys
-from cohort_gnn.dataset import import_graph
-def progress(what, fraction):
-    if what == "reading author writes paper":
-        os.kill(os.getpid(), signal.SIGKILL)
-import_graph(sys.argv[1], sys.argv[2], progress=progress)
-"""
-    command = [sys.executable, "-c", code, str(tmp_path / "mine"), str(tmp_path / "out")]
-    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
-    mine, left = sorted(path.name for path in tmp_path.iterdir())
-    assert mine == "mine" and left.startswith("out.") and left.endswith(".tmp")
-    imported(tmp_path / "mine", tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
 
 
 @pytest.mark.parametrize("found", ["nodes", "paper", "file"])

@@ -15,29 +15,6 @@ class DatasetFolder : public FolderTest {
   void SetUp() override { generate(data_, {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false}); }
 };
 
-TEST_F(DatasetFolder, OpensWithEverythingMapped) {
-  const Dataset data = Dataset::open(path(""));
-  EXPECT_EQ(data.meta().name, "graph");
-  EXPECT_EQ(data.num_nodes(), 50);
-  EXPECT_EQ(data.num_edges(), 400);
-  EXPECT_FALSE(data.is_typed());
-  EXPECT_EQ(data.num_target_nodes(), 50);
-  ASSERT_EQ(data.meta().node_types.size(), 1u);
-  EXPECT_EQ(data.meta().node_types[0].name, "node");
-  ASSERT_EQ(data.meta().edge_types.size(), 1u);
-  EXPECT_EQ(data.meta().edge_types[0].name, "to");
-  EXPECT_EQ(data.meta().edge_types[0].num_edges, 400);
-  EXPECT_EQ(data.meta().node_types[0].feature_dim, 6);
-  EXPECT_EQ(data.meta().node_types[0].feature_dtype, DType::float32);
-  EXPECT_EQ(data.num_classes(), 4);
-  EXPECT_EQ(data.indptr_of(0).size(), 51u);
-  EXPECT_EQ(data.indices_of(0).as<int32_t>().size(), 400u);
-  EXPECT_EQ(data.features_of(0).as<float>().size(), 300u);
-  EXPECT_EQ(data.labels().size(), 50u);
-  EXPECT_EQ(data.train_ids().size() + data.val_ids().size() + data.test_ids().size(), 45u);
-  EXPECT_TRUE(check(data.folder()).empty());
-}
-
 TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
   edit_meta("\"version\": 1", "\"version\": 4");
   expect_refused("expected format cohort-dataset version 1 to 3, found format cohort-dataset version 4");

@@ -43,32 +43,6 @@ class EncodedRows : public testing::Test {
 
 TEST_F(EncodedRows, AreNoneWithoutADescription) { EXPECT_EQ(Dataset::open(graph_).encoded_rows_of(0), fs::path()); }
 
-TEST_F(EncodedRows, AreFoundBesideTheRawOnes) {
-  describe_fresh();
-  const Dataset data = Dataset::open(graph_);
-  EXPECT_EQ(data.encoded_rows_of(0), graph_ / "prepared/features.ibp");
-  EXPECT_TRUE(data.features_of(0).is_mapped());
-}
-
-TEST_F(EncodedRows, AreEnoughWhenTheRawOnesWereDropped) {
-  describe_fresh();
-  fs::remove(graph_ / "features.npy");
-  const Dataset data = Dataset::open(graph_);
-  EXPECT_EQ(data.encoded_rows_of(0), graph_ / "prepared/features.ibp");
-  EXPECT_FALSE(data.features_of(0).is_mapped());
-}
-
-TEST_F(EncodedRows, AreRefusedWhenTheRawOnesHaveChanged) {
-  describe_fresh();
-  fs::last_write_time(graph_ / "features.npy", fs::last_write_time(graph_ / "features.npy") + std::chrono::seconds(1));
-  expect_refused("found a file that has changed since");
-  describe_fresh();
-  EXPECT_NO_THROW(Dataset::open(graph_));
-  fs::resize_file(graph_ / "features.npy", fs::file_size(graph_ / "features.npy") + 1);
-  expect_refused("found a file that has changed since");
-  EXPECT_EQ(Dataset::open(graph_, Rows::kRaw).encoded_rows_of(0), fs::path()) << "raw rows can be opened all the same";
-}
-
 TEST_F(EncodedRows, AreRefusedWhenTheyNeverHadRawOnes) {
   describe(description(0, 0));
   expect_refused("found a file that has changed since");
@@ -86,16 +60,6 @@ TEST_F(EncodedRows, AreRefusedWithoutTheirFileOrWithADescriptionNotOurs) {
   describe_fresh();
   fs::remove(graph_ / "prepared/features.ibp");
   expect_refused("features.ibp: expected encoded rows, found no such file");
-}
-
-TEST_F(EncodedRows, OfARenumberedDataSetAreNotThoseOfItsOrigin) {
-  describe_fresh();
-  fs::copy_file(graph_ / "meta.json", graph_ / "prepared/meta.json");
-  EXPECT_EQ(Dataset::open(graph_).encoded_rows_of(0), fs::path());
-  EXPECT_EQ(find_encoded_rows(graph_ / "prepared", read_meta(graph_)).of_nodes,
-            std::vector{graph_ / "prepared/features.ibp"});
-  fs::remove(graph_ / "features.npy");
-  EXPECT_TRUE(base::fails_with([&] { Dataset::open(graph_); }, {"hint: use the data set"}));
 }
 
 }  // namespace

@@ -69,17 +69,6 @@ TEST(Npy, ReadsVersions2And3AndAnyOrderOfKeys) {
   }
 }
 
-TEST(Npy, DemandNamesWhatItWantsAndWhatItGot) {
-  const TemporaryFolder folder;
-  create_npy(folder / "a.npy", DType::float32, {4, 2});
-  const auto refused = [&](const NpyDemand& demand, const char* words) {
-    EXPECT_TRUE(base::fails_with([&] { map_npy(folder / "a.npy", demand); }, {words}));
-  };
-  refused({{DType::int32, DType::int64}, {4, 2}}, "dtype int32 or int64, found dtype float32");
-  refused({{DType::float32}, {-1, 3}}, "shape [any, 3], found shape [4, 2]");
-  refused({{DType::float32}, {8}}, "shape [8], found shape [4, 2]");
-}
-
 TEST(Npy, MissingEmptyOrNoFile) {
   const TemporaryFolder folder;
   expect_refused(folder / "a.npy", "no such file");

@@ -23,16 +23,6 @@ Dataset communities(const TemporaryFolder& folder, int64_t num_communities) {
   return Dataset::open(folder / "graph");
 }
 
-TEST(WithoutDirections, HasEachNeighbourOnceAndNotTheNodeItself) {
-  // Edges 1 -> 0, 1 -> 0, 0 -> 0, 2 -> 0, 0 -> 1, 2 -> 3.
-  const std::vector<int64_t> indptr = {0, 4, 5, 5, 6};
-  const std::vector<int32_t> indices = {0, 1, 1, 2, 0, 2};
-  const std::vector<NumberedLists> relations = {{{4, 6, indptr.data(), indices.data(), 4}}};
-  const auto graph = without_directions<int32_t>(relations, 4, {});
-  EXPECT_EQ(graph.starts, (std::vector<int32_t>{0, 2, 3, 5, 6}));
-  EXPECT_EQ(graph.lists, (std::vector<int32_t>{1, 2, 0, 0, 3, 2}));
-}
-
 // Types A = {0, 1}, B = {2, 3, 4}: edges B0 -> A1, B2 -> A1; A0 -> B1, A0 -> B1; A1 -> A0.
 TEST(WithoutDirections, JoinsTheRelationsOfSeveralTypes) {
   const std::vector<int64_t> to_a = {0, 0, 2}, to_b = {0, 0, 2, 2}, of_a = {0, 1, 1};

@@ -55,17 +55,6 @@ Edges reversed(const Edges& edges) {
 
 const Edges kBuys = {{0, 1}, {4, 1}, {2, 3}, {2, 3}, {1, 0}};  // one twice
 
-TEST(Reverses, TheExactTransposeIsFound) {
-  Relations graph;
-  graph.add(0, 1, kBuys);
-  graph.add(1, 0, {{1, 4}, {3, 2}, {0, 1}, {1, 0}, {3, 2}});
-  graph.add(1, 1, {{0, 1}});
-  EXPECT_EQ(graph.found(), (std::vector<int>{-1, 0, -1}));
-  EXPECT_EQ(graph.there(0), (std::vector<SameEdges>{{0, false}, {1, true}}));
-  EXPECT_EQ(graph.there(1), (std::vector<SameEdges>{{1, false}, {0, true}}));
-  EXPECT_EQ(graph.there(2), (std::vector<SameEdges>{{2, false}, {2, true}})) << "within one type, its own";
-}
-
 TEST(Reverses, OtherEdgesAreNone) {
   for (const Edges& edges : {Edges{{1, 4}, {3, 2}, {0, 1}, {1, 0}, {1, 0}},     // another comes twice
                              Edges{{1, 4}, {3, 2}, {0, 1}, {1, 0}},             // one fewer
@@ -82,18 +71,6 @@ TEST(Reverses, OtherEdgesAreNone) {
   EXPECT_EQ(without_edges.found(), (std::vector<int>{-1, -1}));
 }
 
-TEST(Reverses, AllRelationsWithTheEdgesAreFound) {
-  Relations graph;
-  graph.add(0, 1, kBuys);
-  graph.add(0, 1, kBuys);  // no reverse of the first, but of the others
-  graph.add(0, 1, {{0, 0}});
-  graph.add(1, 0, reversed(kBuys));
-  graph.add(1, 0, reversed(kBuys));
-  EXPECT_EQ(graph.found(), (std::vector<int>{-1, 3, -1, 0, 0}));
-  EXPECT_EQ(graph.there(0), (std::vector<SameEdges>{{0, false}, {3, true}, {4, true}, {1, false}}));
-  EXPECT_EQ(graph.there(2), (std::vector<SameEdges>{{2, false}}));
-}
-
 TEST(Reverses, WhatIsSaidComesFirst) {
   Relations graph;
   graph.add(0, 1, kBuys);
@@ -105,19 +82,6 @@ TEST(Reverses, WhatIsSaidComesFirst) {
   Relations loops;
   loops.add(0, 0, {{0, 1}}, kNoReverse);
   EXPECT_EQ(loops.there(0), (std::vector<SameEdges>{{0, false}})) << "its edges have directions";
-}
-
-TEST(Reverses, WithinOneType) {
-  Relations directed;
-  directed.add(0, 0, {{0, 1}, {2, 1}, {1, 2}});
-  directed.add(0, 0, {{1, 0}, {1, 2}, {2, 1}});
-  EXPECT_EQ(directed.found(), (std::vector<int>{-1, 0}));
-  EXPECT_EQ(directed.there(0), (std::vector<SameEdges>{{0, false}, {1, true}}));
-  Relations both_ways;  // each of the two is its own reverse and that of the other
-  both_ways.add(0, 0, {{0, 1}, {1, 0}, {2, 2}});
-  both_ways.add(0, 0, {{1, 0}, {2, 2}, {0, 1}});
-  EXPECT_EQ(both_ways.found(), (std::vector<int>{0, 0}));
-  EXPECT_EQ(both_ways.there(1), (std::vector<SameEdges>{{1, false}, {0, true}, {0, false}, {1, true}}));
 }
 
 }  // namespace

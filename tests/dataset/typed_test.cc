@@ -25,37 +25,6 @@ class TypedDataset : public FolderTest {
   std::string good_ = read_bytes(path(kMetaFile));
 };
 
-TEST_F(TypedDataset, OpensWithEverythingMapped) {
-  const Dataset data = Dataset::open(data_);
-  EXPECT_TRUE(data.is_typed());
-  EXPECT_EQ(data.meta().name, "typed");
-  EXPECT_EQ(data.num_nodes(), 7);
-  EXPECT_EQ(data.num_edges(), 13);
-  EXPECT_EQ(data.num_classes(), 3);
-  EXPECT_EQ(data.num_target_nodes(), 4);
-  EXPECT_EQ(data.meta().node_types.size(), 2u);
-  EXPECT_EQ(data.meta().node_types[0].name, "author");
-  EXPECT_EQ(data.meta().node_types[0].feature_dim, 0);
-  EXPECT_EQ(data.meta().target_type, 1);
-  const EdgeType& reverse = data.meta().edge_types.at(1);
-  EXPECT_EQ(reverse.source + " " + reverse.name + " " + reverse.target, "paper rev_writes author");
-  EXPECT_EQ(reverse.source_type, 1);
-  EXPECT_EQ(reverse.target_type, 0);
-  EXPECT_EQ(reverse.reverse_of, 0);
-  EXPECT_EQ(data.meta().edge_types[2].reverse_of, -1);
-  EXPECT_FALSE(data.features_of(0).is_mapped());
-  EXPECT_EQ(data.features_of(1).as<float>()[7], 8.0f);
-  EXPECT_EQ(data.indptr_of(1).size(), 4u);
-  EXPECT_EQ(data.indptr_of(1).back(), 5);
-  EXPECT_EQ(data.indices_of(0).as<int32_t>()[4], 2);
-  EXPECT_EQ(data.indices_of(2).as<int64_t>()[0], 3);
-  EXPECT_EQ(data.labels().size(), 4u);
-  EXPECT_FALSE(data.has_label(2));
-  EXPECT_EQ(data.train_ids().size(), 2u);
-  EXPECT_TRUE(check(data_).empty());
-  demand_in_range(data);
-}
-
 TEST_F(TypedDataset, RefusesListsAndMembersOfTheWrongKind) {
   expect_refused("\"version\": 3", "\"version\": 4", "expected format cohort-dataset version 1 to 3");
   expect_refused("\"nodes\": [", "\"knots\": [", "expected the key \"nodes\", found none");

@@ -6,15 +6,19 @@ import glob
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.ahead import ahead
 from cohort_gnn.dataset.tables.table import ColumnKind, TableFile, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from cohort_gnn.dataset.tables.table import Pieces
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of rows whose column is null
 DIGITS = re.compile(r"(\d+)")
@@ -91,12 +95,11 @@ class Parts(TableFile):
             raise CohortError(str(self.path), expected, ", ".join(self.titles), "--columns names others")
         sizes = [file.stat().st_size for file in self.files]
         total, done = max(1, sum(sizes)), 0
-        for number, (file, size) in enumerate(zip(self.files, sizes, strict=True)):
-            part = self._current = self._open(file)
-            stored = [column for column in columns if column < self._num_columns]
-            places = [part.titles.index(self.titles[i]) if part.names else i for i in stored]
-            # A part without the columns that are wanted still says how many rows it has.
-            for arrays, fraction in part.pieces(places or [0], kind, block_bytes):
+        stored = [column for column in columns if column < self._num_columns]
+        starts = (partial(self._start, file, stored, kind, block_bytes) for file in self.files)
+        for number, (size, (part, pieces)) in enumerate(zip(sizes, ahead(starts, 1), strict=True)):
+            self._current = part
+            for arrays, fraction in pieces:
                 by_column = dict(zip(stored, arrays, strict=False))
                 rows = len(arrays[0])
                 yield (
@@ -108,6 +111,17 @@ class Parts(TableFile):
                 )
             done += size
         self._current = None
+
+    def _start(
+        self, file: Path, columns: Sequence[int], kind: ColumnKind, block_bytes: int
+    ) -> tuple[TableFile, Pieces]:
+        """A part, and the pieces of these columns, the first of which has been read."""
+        part = self._open(file)
+        places = [part.titles.index(self.titles[i]) if part.names else i for i in columns]
+        # A part without the columns that are wanted still says how many rows it has.
+        pieces = part.pieces(places or [0], kind, block_bytes)
+        first = list(itertools.islice(pieces, 1))
+        return part, itertools.chain(first, pieces)
 
     def count(self) -> int:
         return sum(self._open(file).count() for file in self.files)

@@ -7,7 +7,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.activation import Activation, activated
+from cohort_gnn.nn.activation import ACTIVATIONS, Activation, activated
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.node_embedding import NodeEmbedding
@@ -241,8 +241,8 @@ class TypedGNN(nn.Module):
             rows = rows + read[name][: rows.shape[0]]
         if len(self.norms):
             rows = self.norms[number][name](rows)
-        if self.fused and self.rules.activation == "relu":
-            return activated(rows, "relu", self.dropout, self.training)
+        if self.fused and self.rules.activation in ACTIVATIONS:
+            return activated(rows, self.rules.activation, self.dropout, self.training)
         if self.rules.activation != "none":
             rows = getattr(F, self.rules.activation)(rows)
         if self.fused and self.dropout and self.training:  # by keys of its own, as a CUDA graph needs it

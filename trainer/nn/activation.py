@@ -11,21 +11,22 @@ from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.inputs import is_prefix
 from cohort_gnn.nn.operators import Operator
 
-ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
+ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU, "leaky_relu": _native.LEAKY_RELU}
 
 
 def activated(x: Tensor, activation: str, p: float = 0.0, training: bool = True) -> Tensor:
     """``dropout(activation(x), p)`` without an intermediate tensor.
 
-    Torch's CPU generator determines which elements are dropped, on every device. An element that the activation makes
+    Torch's CPU generator determines which elements are dropped, on every device. An element that "relu" or "elu" makes
     exactly 0 has no gradient.
 
     Args:
-        activation: "relu" or "elu".
+        activation: "relu", "elu" or "leaky_relu", of slope 0.01.
         p: the probability that an element is dropped, in [0, 1).
     """
     if activation not in ACTIVATIONS or not 0 <= p < 1:
-        raise CohortError("activated", '"relu" or "elu", and p in [0, 1)', f"{activation!r}, {p}")
+        expected = f"{', '.join(map(repr, ACTIVATIONS))}, and p in [0, 1)"
+        raise CohortError("activated", expected, f"{activation!r}, {p}")
     p = p if training else 0.0
     return _drop(x, ACTIVATIONS[activation], p, *key_for(p))
 

@@ -63,7 +63,11 @@ def scores_grads(
     beside = scores.shape[1] == 2 * heads
     to = grad_scores[: edges.num_rows, heads:] if beside else grad_target
     head_kernels.attention_grad(edges, score_parts, weights[0], weights[1], grads, own_grads, to)
-    weighted(columns, _ones(grads), grads, own_grads, out=grad_scores[:, :heads])  # sums by source
+    by_source = grad_scores[:, :heads]
+    if columns.skip_self or own_grads.shape[0]:
+        weighted(columns, _ones(grads), grads, own_grads, out=by_source)
+    else:
+        kernels.sum_rows(columns.numbers(), grads, out=by_source)
     return grad_scores, grad_target, grads, own_grads
 
 

@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
-from cohort_gnn.nn.inputs import ELEMENT_COST, IndexedRows, amp_dtype, is_prefix, materialize
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
 
@@ -89,9 +89,9 @@ class GATRules:
     def sum_bytes(self, source: Tensor | IndexedRows, block: Block) -> int:
         """Bytes of the sums of rows that are multiplied by the weights; 0: rows are multiplied first."""
         width = source.shape[1]
-        return (
-            block.num_targets * self.heads * width * amp_dtype(source).itemsize if self.sums_first(block, width) else 0
-        )
+        if not self.sums_first(block, source):
+            return 0
+        return block.num_targets * self.heads * width * amp_dtype(source).itemsize
 
     def score_vectors(self, for_targets: bool) -> Tensor:
         """[heads, in_channels], whose products with the rows of sources, or of targets, are the ends' scores."""
@@ -140,7 +140,7 @@ class GATRules:
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
         weight, row_index, piece_rows = None, None, 0
-        if self.sums_first(block, source.shape[1]):
+        if self.sums_first(block, source):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
             rows, row_index = (source.rows, source.row_index) if isinstance(source, IndexedRows) else (source, None)
             piece_rows = piece_rows_of(weight, keeps)
@@ -176,15 +176,15 @@ class GATRules:
         attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
         return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)
 
-    def sums_first(self, block: Block, width: int) -> bool:
+    def sums_first(self, block: Block, source: Tensor | IndexedRows) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
-        return sums_first(block, width, self.heads, self.out_channels)
+        return sums_first(block, source, self.heads, self.out_channels)
 
 
-def sums_first(block: Block, width: int, heads: int, out_channels: int) -> bool:
-    """Whether it is less work to sum rows of so many columns for each head, and then multiply them by its weights."""
-    edges, wide = block.source.numel(), heads * out_channels
+def sums_first(block: Block, source: Tensor | IndexedRows, heads: int, out_channels: int) -> bool:
+    """Whether it is less work to sum rows for each head, and then multiply them by its weights."""
+    edges, width, wide = block.source.numel(), source.shape[1], heads * out_channels
     elements = edges * width + block.num_targets * heads * width
     transformed = (edges + block.num_sources) * wide
     products = (block.num_targets - block.num_sources) * width * wide
-    return (elements - transformed) * ELEMENT_COST + products <= 0
+    return (elements - transformed) * element_cost(source) + products <= 0

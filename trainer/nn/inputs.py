@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.block import Block
 
-ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a matrix product
+# Of reading or writing an element, in multiplications of a matrix product; and where 16 bits are multiplied on a GPU.
+ELEMENT_COST, ELEMENT_COST_16 = 32, 128
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def amp_dtype(x: Tensor | IndexedRows) -> torch.dtype:
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         return torch.get_autocast_dtype(kind)
     return x.dtype
+
+
+def element_cost(x: Tensor | IndexedRows) -> int:
+    """ELEMENT_COST where rows like ``x`` go through linear parts."""
+    return ELEMENT_COST_16 if x.device.type == "cuda" and amp_dtype(x).itemsize == 2 else ELEMENT_COST
 
 
 def is_indexed(edge_index) -> bool:

@@ -1,6 +1,7 @@
 """The native bodies on torch's tensors: memory, addresses and streams. Nothing here knows of gradients."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -51,6 +52,12 @@ class GroupedEdges:
             num_rows=num_rows,
             skip_self=skip_self,
         )
+
+    def numbers(self) -> "GroupedEdges":
+        """The same with the numbers of edges in place of the rows that they bring; they count all."""
+        indptr, index, edge = self._kept
+        number = torch.arange(len(index), device=index.device) if edge is None else edge.long()
+        return GroupedEdges(indptr, number, self.num_rows)
 
     def rows(self, first: int, end: int) -> "GroupedEdges":
         """Those of rows [first, end)."""
@@ -319,6 +326,23 @@ def drop_grad(y: Tensor, grad: Tensor, activation: int, p: float) -> Tensor:
     out = torch.empty_like(y)
     sizes = {"dtype": y.dtype, "activation": activation, "size": y.numel()}
     run(_native.drop_grad, y, **sizes, p=p, y=y, grad=grad, out=out)
+    return out
+
+
+def totals(parts: Sequence[Tensor], bias: Tensor | None = None) -> Tensor:
+    """The sum of tensors of one shape [rows, columns] and dtype, and of ``bias`` [columns] for each row, rounded once
+    for each _native.MOST_PARTS of them."""
+    out, rest = parts[0], list(parts[1:])
+    while rest or bias is not None:
+        some = [part.contiguous() for part in (out, *rest[: _native.MOST_PARTS - 1])]
+        rest = rest[_native.MOST_PARTS - 1 :]
+        out = torch.empty_like(some[0])
+        sizes = {"dtype": _DTYPES[out.dtype], "size": out.numel(), "columns": out.shape[-1]}
+        last = None if rest or bias is None else bias.contiguous()
+        with torch.cuda.device_of(out):
+            addresses = [part.data_ptr() for part in some]
+            _native.totals(_stream(out), **sizes, parts=addresses, bias=_address(last), out=out.data_ptr())
+        bias = bias if rest else None
     return out
 
 

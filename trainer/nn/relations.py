@@ -1,5 +1,6 @@
 """One layer over the relations into several node types, by mean aggregation or by attention."""
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ def sum_attentions(
             vectors = [convs[name].score_vectors(is_target) for name, is_target in roles]
             products = end_scores(rows, torch.cat(vectors))
         scores |= zip(roles, products.split([len(vector) for vector in vectors], dim=1), strict=True)
-    sums: dict[str, Tensor] = {}
+    uses = Counter(name[0] for name in convs)
+    shared = {kind: list(_shared(rows, uses[kind])) for kind, rows in x.items()}
+    sums: dict[str, list[Tensor]] = {}
     biases: dict[str, Tensor] = {}
     left = kept_bytes(next(iter(x.values())).device) if x else 0
     for name, conv in convs.items():
@@ -113,11 +116,55 @@ def sum_attentions(
         left -= needed if keeps else 0
         block, target_scores = blocks[name], scores.get((name, True))
         target_scores = None if target_scores is None else target_scores[: block.num_targets]
-        rows = conv.from_scores(x[name[0]], (scores[name, False], target_scores), block, edge_attr.get(name), keeps)
-        sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
+        rows = shared[name[0]].pop()
+        out = conv.from_scores(rows, (scores[name, False], target_scores), block, edge_attr.get(name), keeps)
+        sums.setdefault(name[2], []).append(out)
         if conv.bias is not None:
             biases[name[2]] = biases[name[2]] + conv.bias if name[2] in biases else conv.bias
-    return {name: rows + biases[name].to(rows.dtype) if name in biases else rows for name, rows in sums.items()}
+    return {name: _total(parts, biases.get(name)) for name, parts in sums.items()}
+
+
+class _Total(torch.autograd.Function):
+    """kernels.totals() with gradients."""
+
+    @staticmethod
+    def forward(ctx, bias, *parts):
+        return kernels.totals(parts, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        needs_bias, *needs = ctx.needs_input_grad
+        return grad.sum(dim=0) if needs_bias else None, *(grad if is_needed else None for is_needed in needs)
+
+
+def _total(parts: list[Tensor], bias: Tensor | None) -> Tensor:
+    """The sum of parts [rows, columns], with ``bias`` [columns] added to each row."""
+    if len(parts) == 1 and bias is None:
+        return parts[0]
+    dtype = functools.reduce(torch.promote_types, [part.dtype for part in parts])
+    return _Total.apply(None if bias is None else bias.to(dtype), *(part.to(dtype) for part in parts))
+
+
+class _Shared(torch.autograd.Function):
+    """The same rows several times, whose gradients are added up in one pass."""
+
+    @staticmethod
+    def forward(ctx, rows, count):
+        ctx.set_materialize_grads(False)
+        return tuple(rows.view_as(rows) for _ in range(count))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *grads):
+        some = [grad for grad in grads if grad is not None]
+        return kernels.totals(some) if some else None, None
+
+
+def _shared(rows: Tensor | IndexedRows, count: int) -> Sequence[Tensor | IndexedRows]:
+    """``rows`` for each of ``count`` readers."""
+    is_one = isinstance(rows, IndexedRows) or not rows.requires_grad or count < 2
+    return [rows] * count if is_one else _Shared.apply(rows, count)
 
 
 def _read_rows(
@@ -127,7 +174,7 @@ def _read_rows(
     if not isinstance(rows, IndexedRows):
         return kernels.matrix_of(rows)
     relations = (name for name in convs if name[0] == kind)
-    if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in relations):
+    if all(convs[name].sums_first(blocks[name], rows) for name in relations):
         return rows
     return rows.gathered()
 

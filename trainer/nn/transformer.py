@@ -70,7 +70,7 @@ class TransformerRules:
     def _attended(self, source: Tensor, queries: Tensor, block: Block, edge_attr: Tensor | None) -> Tensor:
         """[targets, heads, out_channels], sums of values."""
         edges, num_targets = (block.indptr, block.source), block.num_targets
-        by_index = sums_first(block, source.shape[1], self.heads, self.out_channels)
+        by_index = sums_first(block, source, self.heads, self.out_channels)
         edge_inputs: tuple[Tensor, ...] = ()
         if self.lin_edge is not None:
             rows = edge_rows_of(self, edge_attr, block, self.lin_edge.weight.shape[1]).to(queries.dtype).contiguous()

@@ -7,10 +7,11 @@ from blocks import DEVICES
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import activated
+from cohort_gnn.nn.activation import ACTIVATIONS
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("activation", ["relu", "elu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("size", [(0,), (1,), (1003,), (50, 64)])
 def test_what_is_kept_is_activated_and_scaled(device, activation, size):
     torch.manual_seed(1)
@@ -25,7 +26,7 @@ def test_what_is_kept_is_activated_and_scaled(device, activation, size):
     torch.testing.assert_close(x.grad, twin.grad, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["relu", "elu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_without_dropout_it_is_the_activation(activation):
     x = torch.randn(300)
     for found in (activated(x, activation), activated(x, activation, 0.5, training=False)):
@@ -49,7 +50,7 @@ def test_a_seed_drops_the_same_elements_everywhere(device, dtype):
     assert not torch.equal(activated(x, "relu", 0.3), drawn[0])
 
 
-@pytest.mark.parametrize("activation", ["relu", "elu"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients_are_those_of_differences(activation):
     x = torch.randn(40, dtype=torch.float64)
     x[x.abs() < 0.1] += 0.3
@@ -65,6 +66,15 @@ def test_views_and_nan():
     x = torch.randn(41, 3)[1:, :2]
     torch.testing.assert_close(activated(x, "relu"), F.relu(x))
     assert activated(torch.tensor([float("nan"), -1.0]), "relu").isnan().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_leaky_relu_has_gradients_at_zeros_but_not_where_it_dropped(device, dtype):
+    torch.manual_seed(3)
+    x = torch.zeros(1000, dtype=dtype, device=device, requires_grad=True)
+    activated(x, "leaky_relu", 0.5).backward(torch.ones_like(x))
+    assert x.grad.unique().tolist() == [0, torch.tensor(0.02, dtype=dtype).item()]
 
 
 @pytest.mark.parametrize("arguments", [("gelu", 0.1), ("relu", 1.0), ("relu", -0.1)])

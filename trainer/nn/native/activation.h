@@ -6,10 +6,13 @@
 
 namespace cohort::trainer {
 
-enum class Activation : int { kRelu = 0, kElu };
+enum class Activation : int { kRelu = 0, kElu, kLeakyRelu };
+
+// Of kLeakyRelu, torch's default.
+constexpr double kNegativeSlope = 0.01;
 
 // out[i] = 0 where the random number of (key, i) says so, with probability p; elsewhere f(x[i]) / (1 - p). Host and
-// CUDA body drop the same elements.
+// CUDA body drop the same elements. Of kLeakyRelu, which makes nothing 0 but zeros, these become -0.
 struct DropCall {
   Dtype dtype = Dtype::kFloat32;  // of all arrays
   Activation activation = Activation::kRelu;
@@ -21,7 +24,8 @@ struct DropCall {
   void* out = nullptr;               // [size]
 };
 
-// out[i] = grad[i] * derivative at x[i], told from y[i], what DropCall wrote: 0 where that is 0.
+// out[i] = grad[i] * derivative at x[i], told from y[i], what DropCall wrote: 0 where that is 0, but not
+// where kLeakyRelu has made -0.
 struct DropGradCall {
   Dtype dtype = Dtype::kFloat32;  // of all arrays
   Activation activation = Activation::kRelu;

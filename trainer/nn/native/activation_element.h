@@ -22,6 +22,7 @@ inline uint64_t drop_below(double p) { return static_cast<uint64_t>(p * 42949672
 template <typename A>
 COHORT_HOST_DEVICE A activate(Activation activation, A x) {
   if (x > 0 || x != x) return x;
+  if (activation == Activation::kLeakyRelu) return x == 0 ? -A{0} : x * static_cast<A>(kNegativeSlope);
   return activation == Activation::kRelu ? A{0} : std::expm1(x);
 }
 
@@ -43,8 +44,10 @@ COHORT_HOST_DEVICE unsigned drop_group(Activation activation, base::PhiloxKey ke
 // The derivative, told from what came out: f(x) * scale, or 0.
 template <typename A>
 COHORT_HOST_DEVICE A derivative(Activation activation, A y, A scale) {
-  if (y == 0) return 0;
-  return activation == Activation::kRelu || y > 0 ? scale : y + scale;
+  const bool is_leaky = activation == Activation::kLeakyRelu;
+  if (y == 0 && !(is_leaky && std::signbit(y))) return 0;
+  if (activation == Activation::kRelu || y > 0) return scale;
+  return is_leaky ? static_cast<A>(kNegativeSlope) * scale : y + scale;
 }
 
 }  // namespace cohort::trainer

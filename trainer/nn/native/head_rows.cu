@@ -1,5 +1,5 @@
 #include "trainer/nn/native/head_rows.h"
-#include "trainer/nn/native/reduce.cuh"
+#include "trainer/nn/native/stream.cuh"
 
 namespace cohort::trainer {
 namespace {
@@ -44,17 +44,30 @@ class RowSpread {
     bool counts;
   };
 
+  using Part = Pack<T, kVec>;
+  using Factors = HeadWeights<A>;
+  static constexpr int kParts = 1;
+
+  static bool streams(const Call&) { return true; }
+  static __device__ int64_t source(const Call&, int64_t index) { return index; }
+  static __device__ const Part* part(const Call& call, int64_t row, int64_t column, int) {
+    return reinterpret_cast<const Part*>(static_cast<const T*>(call.x) + row * call.x_stride + column);
+  }
+  static __device__ Factors factors(const Call& call, int64_t number, int64_t) {
+    return {call.weights, number, call.heads, call.first_head};
+  }
+
   __device__ RowSpread(const Call& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const bool counts = !(call_.block.skip_self && index == call_.first_row + row_);
-    return {load_pack<kVec>(x_of(index)), weights_of(call_.weights, call_.block.number(e)), counts};
+    return {*part(call_, index, column_, 0), factors(call_, call_.block.number(e), index), counts(index)};
   }
 
   __device__ void add(const Loaded& loaded) {
-    if (!loaded.counts) return;
-#pragma unroll
-    for (int h = 0; h < kHeads; ++h) add_times<kVec>(loaded.weights.value[h], loaded.x, sum_[h]);
+    if (loaded.counts) add_row(loaded.x, loaded.weights);
+  }
+  __device__ void add_parts(const Part (&parts)[kParts], const Factors& weights, int64_t index) {
+    if (counts(index)) add_row(parts[0], weights);
   }
 
   __device__ void save(int64_t piece) const {
@@ -75,7 +88,9 @@ class RowSpread {
 
   __device__ void finish(const EdgeRange&) {
     const int64_t own = call_.first_row + row_;
-    if (own < call_.num_own) add({load_pack<kVec>(x_of(own)), weights_of(call_.own_weights, own), true});
+    if (own < call_.num_own) {
+      add_row(*part(call_, own, column_, 0), {call_.own_weights, own, call_.heads, call_.first_head});
+    }
     for_heads([&](int h) {
       const int64_t at = ((call_.first_head + h) * call_.block.num_rows + row_) * call_.dim + column_;
       store_sums<kVec>(call_.out_dtype, call_.out, at, sum_[h]);
@@ -83,11 +98,10 @@ class RowSpread {
   }
 
  private:
-  __device__ const T* x_of(int64_t row) const {
-    return static_cast<const T*>(call_.x) + row * call_.x_stride + column_;
-  }
-  __device__ HeadWeights<A> weights_of(const void* weights, int64_t at) const {
-    return {weights, at, call_.heads, call_.first_head};
+  __device__ bool counts(int64_t index) const { return !(call_.block.skip_self && index == call_.first_row + row_); }
+  __device__ void add_row(const Part& row, const Factors& weights) {
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h) add_times<kVec>(weights.value[h], row, sum_[h]);
   }
   __device__ int64_t at_piece(int64_t piece) const {
     return (piece * call_.heads + call_.first_head) * call_.dim + column_;
@@ -118,14 +132,32 @@ class RowFold {
     bool counts;
   };
 
+  using Part = Pack<T, kVec>;
+  using Factors = HeadWeights<A>;
+  static constexpr int kParts = kHeads;
+
+  static bool streams(const Call& call) { return call.heads <= kHeads; }
+  static __device__ int64_t source(const Call&, int64_t index) { return index; }
+  static __device__ const Part* part(const Call& call, int64_t row, int64_t column, int head) {
+    if (head >= call.heads) return nullptr;
+    return reinterpret_cast<const Part*>(static_cast<const T*>(call.x) + (head * call.x_rows + row) * call.dim +
+                                         column);
+  }
+  static __device__ Factors factors(const Call& call, int64_t number, int64_t) {
+    return {call.weights, number, call.heads, 0};
+  }
+
   __device__ RowFold(const Call& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    return load_heads(call_.weights, index, call_.block.number(e), 0, !(call_.block.skip_self && index == row_));
+    return load_heads(call_.weights, index, call_.block.number(e), 0, counts(index));
   }
 
   __device__ void add(const Loaded& loaded) {
     if (loaded.counts) add_edge(loaded, call_.weights);
+  }
+  __device__ void add_parts(const Part (&parts)[kParts], const Factors& weights, int64_t index) {
+    if (counts(index)) add_heads(parts, weights, 0);
   }
 
   __device__ void save(int64_t piece) const {
@@ -150,27 +182,27 @@ class RowFold {
     Loaded loaded{{}, {weights, number, call_.heads, first}, index, number, counts};
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
-      const int64_t row = (first + h) * call_.x_rows + index;
-      if (first + h < call_.heads) {
-        loaded.x[h] = load_pack<kVec>(static_cast<const T*>(call_.x) + row * call_.dim + column_);
-      }
+      if (const Part* from = part(call_, index, column_, static_cast<int>(first) + h)) loaded.x[h] = *from;
     }
     return loaded;
   }
 
   __device__ void add_edge(const Loaded& loaded, const void* weights) {
-    add_heads(loaded, 0);
+    add_heads(loaded.x, loaded.weights, 0);
     for (int64_t first = kHeads; first < call_.heads; first += kHeads) {
-      add_heads(load_heads(weights, loaded.index, loaded.number, first, true), first);
+      const Loaded next = load_heads(weights, loaded.index, loaded.number, first, true);
+      add_heads(next.x, next.weights, first);
     }
   }
 
-  __device__ void add_heads(const Loaded& loaded, int64_t first) {
+  __device__ void add_heads(const Part (&rows)[kHeads], const Factors& weights, int64_t first) {
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
-      if (first + h < call_.heads) add_times<kVec>(loaded.weights.value[h], loaded.x[h], sum_);
+      if (first + h < call_.heads) add_times<kVec>(weights.value[h], rows[h], sum_);
     }
   }
+
+  __device__ bool counts(int64_t index) const { return !(call_.block.skip_self && index == row_); }
 
   const Call& call_;
   const int64_t row_, column_;
@@ -190,7 +222,7 @@ bool can_pack(const FoldCall& call, int vec) {
 
 template <typename Reduction>
 void launch_spread(const SpreadCall& call, cudaStream_t stream) {
-  for (int64_t head = 0; head < call.heads; head += kHeads) launch_reduction<Reduction>({call, head}, stream);
+  for (int64_t head = 0; head < call.heads; head += kHeads) launch_streamed<Reduction>({call, head}, stream);
 }
 
 }  // namespace
@@ -210,10 +242,10 @@ void run_on_gpu(const FoldCall& call, cudaStream_t stream) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
-      if (can_pack(call, kWide)) return launch_reduction<RowFold<T, kWide>>(call, stream);
-      if (can_pack(call, kHalf)) return launch_reduction<RowFold<T, kHalf>>(call, stream);
+      if (can_pack(call, kWide)) return launch_streamed<RowFold<T, kWide>>(call, stream);
+      if (can_pack(call, kHalf)) return launch_streamed<RowFold<T, kHalf>>(call, stream);
     }
-    launch_reduction<RowFold<T, 1>>(call, stream);
+    launch_streamed<RowFold<T, 1>>(call, stream);
   });
 }
 

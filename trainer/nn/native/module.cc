@@ -28,6 +28,7 @@
 #include "trainer/nn/native/max_rows.h"
 #include "trainer/nn/native/product.h"
 #include "trainer/nn/native/sum_rows.h"
+#include "trainer/nn/native/totals.h"
 #include "trainer/nn/native/transpose.h"
 
 namespace nb = nanobind;
@@ -121,6 +122,17 @@ void copy_arrays(const Stream& stream, const std::vector<Copy>& copies) {
     calls.push_back({at<const int64_t>(from), at<int64_t>(to), count, room, fill});
   }
   run(stream, calls);
+}
+
+void totals(const Stream& stream, int dtype, int64_t size, int64_t columns, const std::vector<Address>& parts,
+            Address bias, Address out) {
+  TotalsCall call{.dtype = static_cast<Dtype>(dtype), .size = size, .columns = columns};
+  if (parts.empty() || parts.size() > kMostParts) {
+    throw base::Error({"totals", "1 to " + std::to_string(kMostParts) + " arrays", std::to_string(parts.size()), ""});
+  }
+  for (const Address part : parts) call.parts[static_cast<std::size_t>(call.num_parts++)] = at(part);
+  call.bias = at(bias), call.out = at(out);
+  run(stream, call);
 }
 
 std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t num_edges) {
@@ -265,6 +277,7 @@ void bind_enums(nb::module_& m) {
   number("DROP_BACK", DropUse::kBack);
   number("RELU", Activation::kRelu);
   number("ELU", Activation::kElu);
+  number("LEAKY_RELU", Activation::kLeakyRelu);
   number("ADAGRAD", RowRule::kAdagrad);
   number("ADAM", RowRule::kAdam);
 }
@@ -284,6 +297,9 @@ NB_MODULE(_native, m) {
   bind_learned(m);
   m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,
         "Several arrays at once, (from, to, count, room, fill); see trainer/nn/native/copy_arrays.h.");
+  m.def("totals", &totals, "stream"_a.none(), nb::kw_only(), "dtype"_a, "size"_a, "columns"_a, "parts"_a, "bias"_a,
+        "out"_a, "Sums of arrays, element by element; see trainer/nn/native/totals.h.");
+  m.attr("MOST_PARTS") = kMostParts;
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,
         "How much scratch memory a transposition needs.");
   m.def("used_rows", &used_rows, "rows"_a, "num_rows"_a, "row_bytes"_a, "stride_bytes"_a,

@@ -69,13 +69,14 @@ struct Tiling {
   int lane_bits = 0;  // a group has 2^lane_bits lanes, at most a warp
   uint32_t num_tiles = 1;
   int64_t num_pieces = 0;
-  int64_t num_units = 0;  // pieces, then rows
+  int64_t num_units = 0;  // pieces, then rows, or some rows each
 
-  Tiling(const BlockRef& block, int64_t dim, int vec) : num_pieces(max_pieces(block.num_edges)) {
+  Tiling(const BlockRef& block, int64_t dim, int vec, int64_t rows_a_unit = 1)
+      : num_pieces(max_pieces(block.num_edges)) {
     const int64_t packs = (dim + vec - 1) / vec;
     while (lanes() < kWarp && lanes() < packs) ++lane_bits;
     num_tiles = static_cast<uint32_t>((packs + lanes() - 1) / lanes());
-    num_units = num_pieces + block.num_rows;
+    num_units = num_pieces + (block.num_rows + rows_a_unit - 1) / rows_a_unit;
     base::require(num_units * num_tiles <= UINT32_MAX, "rows of a layer, times parts of their columns, below 2^32");
   }
   COHORT_HOST_DEVICE int lanes() const { return 1 << lane_bits; }
@@ -189,14 +190,19 @@ __global__ void __launch_bounds__(base::kBlockThreads)
 }
 
 template <typename Reduction>
+void launch_merge(const typename Reduction::Call& call, const Tiling& tiling, cudaStream_t stream) {
+  if (tiling.num_pieces == 0) return;
+  merge_kernel<Reduction><<<tiling.blocks(tiling.num_pieces), base::kBlockThreads, 0, stream>>>(call, tiling);
+  base::cuda_check(cudaGetLastError(), "launch the merging of long rows");
+}
+
+template <typename Reduction>
 void launch_reduction(const typename Reduction::Call& call, cudaStream_t stream) {
   const Tiling tiling(call.block, call.dim, Reduction::kPack);
   if (call.dim == 0 || call.block.num_rows == 0) return;
   reduce_kernel<Reduction><<<tiling.blocks(tiling.num_units), base::kBlockThreads, 0, stream>>>(call, tiling);
   base::cuda_check(cudaGetLastError(), "launch a reduction of rows");
-  if (tiling.num_pieces == 0) return;
-  merge_kernel<Reduction><<<tiling.blocks(tiling.num_pieces), base::kBlockThreads, 0, stream>>>(call, tiling);
-  base::cuda_check(cudaGetLastError(), "launch the merging of long rows");
+  launch_merge<Reduction>(call, tiling, stream);
 }
 
 // True when rows of `stride` elements of `element_bytes` each, from `data` on, consist of whole, aligned packs of

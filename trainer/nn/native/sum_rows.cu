@@ -1,5 +1,5 @@
 #include "trainer/nn/native/activation_element.h"
-#include "trainer/nn/native/reduce.cuh"
+#include "trainer/nn/native/stream.cuh"
 #include "trainer/nn/native/sum_rows.h"
 
 namespace cohort::trainer {
@@ -8,6 +8,8 @@ namespace {
 // What becomes of the row that an edge brings: it is added; times factors, or left out where it is the row itself; or
 // that after ReLU and dropout.
 enum class Way { kPlain, kScaled, kDropIn };
+
+constexpr int kHeads = 4;  // most whose factors a lane has for the warp
 
 template <typename T, int kVec, Way kWay, bool kIndexed = false>
 class RowSum {
@@ -27,6 +29,37 @@ class RowSum {
     int64_t index;
   };
   using Loaded = std::conditional_t<kWay == Way::kPlain, Pack<T, kVec>, Scaled>;
+  using Part = Pack<T, kVec>;
+  struct Factors {
+    A value[kHeads] = {};
+  };
+  static constexpr int kParts = 1;
+
+  static bool streams(const Call& call) { return call.heads <= kHeads && !(kIndexed && call.block.skip_self); }
+  static __device__ int64_t source(const Call& call, int64_t index) { return at(call.row_index, index); }
+  static __device__ const Part* part(const Call& call, int64_t row, int64_t column, int) {
+    return reinterpret_cast<const Part*>(static_cast<const T*>(call.x) + row * call.x_stride + column);
+  }
+  static __device__ Factors factors(const Call& call, int64_t number, int64_t index) {
+    Factors factors;
+    const A of_row = call.index_factor ? static_cast<const A*>(call.index_factor)[index] : A{1};
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h) {
+      factors.value[h] = of_row;
+      if (call.edge_factor && h < call.heads) {
+        factors.value[h] = times(static_cast<const A*>(call.edge_factor)[number * call.heads + h], of_row);
+      }
+    }
+    return factors;
+  }
+
+  __device__ void add_parts(const Part (&parts)[kParts], const Factors& factors, int64_t index) {
+    if (call_.block.skip_self && index == row_) return;
+    A factor = factors.value[0];
+#pragma unroll
+    for (int h = 1; h < kHeads; ++h) factor = head_ == h ? factors.value[h] : factor;
+    add_pack(parts[0], factor);
+  }
 
   __device__ RowSum(const SumCall& call, int64_t row, int64_t column)
       : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {
@@ -37,8 +70,7 @@ class RowSum {
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const auto x =
-        load_pack<kVec>(static_cast<const T*>(call_.x) + at(call_.row_index, index) * call_.x_stride + column_);
+    const Part x = *part(call_, at(call_.row_index, index), column_, 0);
     if constexpr (kWay == Way::kPlain) {
       return x;
     } else {
@@ -168,7 +200,7 @@ void sum_indexed(const SumCall& call, bool is_plain, cudaStream_t stream) {
   base::require(call.dtype == Dtype::kFloat32 && call.drop.use != DropUse::kIn, "float32 rows in place, without drop");
   if (!can_pack(call, kWide)) return launch_reduction<RowSum<float, 1, Way::kScaled, true>>(call, stream);
   if (is_plain) return launch_reduction<RowSum<float, kWide, Way::kPlain, true>>(call, stream);
-  launch_reduction<RowSum<float, kWide, Way::kScaled, true>>(call, stream);
+  launch_streamed<RowSum<float, kWide, Way::kScaled, true>>(call, stream);
 }
 
 }  // namespace
@@ -188,11 +220,11 @@ void run_on_gpu(const SumCall& call, cudaStream_t stream) {
       if constexpr (sizeof(T) == 4) {
         // Rows of few edges take the time of what a group of lanes does once: it does so for twice the columns.
         const bool few_edges = call.block.num_edges < 2 * call.block.num_rows;
-        if (few_edges && can_pack(call, 2 * kWide)) {
+        if (few_edges && can_pack(call, 2 * kWide) && !streams_well<RowSum<T, kWide, Way::kScaled>>(call)) {
           return launch_reduction<RowSum<T, 2 * kWide, Way::kScaled>>(call, stream);
         }
       }
-      if (fits) return launch_reduction<RowSum<T, kWide, Way::kScaled>>(call, stream);
+      if (fits) return launch_streamed<RowSum<T, kWide, Way::kScaled>>(call, stream);
       if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf, Way::kScaled>>(call, stream);
     }
     base::require(call.drop.use != DropUse::kIn, "no float64 for dropout on the way in");

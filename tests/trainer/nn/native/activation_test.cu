@@ -32,13 +32,15 @@ TEST_P(GpuActivation, DropsWhatTheHostDrops) {
     const auto found = base::download(out), found_back = base::download(gpu_back);
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(found[i] == 0, y[i] == 0) << "element " << i << " of " << size;
+      ASSERT_EQ(std::signbit(found[i]), std::signbit(y[i]));
       ASSERT_NEAR(found[i], y[i], 1e-6);  // expm1 is not the same on both
       ASSERT_NEAR(found_back[i], back[i], 1e-6);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GpuActivation, ::testing::Values(Activation::kRelu, Activation::kElu));
+INSTANTIATE_TEST_SUITE_P(All, GpuActivation,
+                         ::testing::Values(Activation::kRelu, Activation::kElu, Activation::kLeakyRelu));
 
 }  // namespace
 }  // namespace cohort::trainer

@@ -8,6 +8,7 @@
 #include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
 #include "trainer/nn/native/head_rows.h"
+#include "trainer/nn/native/stream.cuh"
 
 namespace cohort::trainer {
 namespace {
@@ -30,9 +31,10 @@ void expect_near(const std::vector<T>& found, const std::vector<T>& expected, do
 
 // A block with rows of several hundred edges, here and in GPU memory.
 struct TwoBlocks {
-  RandomBlock block{kRows, kSources, 21};
+  RandomBlock block;
   base::DeviceArray<int64_t> offsets = upload(block.offsets), index = upload(block.index);
 
+  explicit TwoBlocks(Lists lists = Lists::kMixed) : block(kRows, kSources, 21, lists) {}
   BlockRef host() const {
     BlockRef ref = block.ref();
     ref.skip_self = true;
@@ -102,8 +104,8 @@ TYPED_TEST(GpuAttention, WeightsAndGradientsAreTheHosts) {
 }
 
 template <typename T>
-void compare_spread(int64_t dim, int64_t heads) {
-  const TwoBlocks blocks;
+void compare_spread(int64_t dim, int64_t heads, Lists lists = Lists::kMixed) {
+  const TwoBlocks blocks(lists);
   const int64_t num_edges = blocks.block.num_edges();
   const auto x = random_elements<T>(kSources * dim, 1);
   const auto weights = random_elements<Sum<T>>(num_edges * heads, 2), own = random_elements<Sum<T>>(kOwn * heads, 3);
@@ -137,8 +139,8 @@ void compare_spread(int64_t dim, int64_t heads) {
 }
 
 template <typename T>
-void compare_fold(int64_t dim, int64_t heads) {
-  const TwoBlocks blocks;
+void compare_fold(int64_t dim, int64_t heads, Lists lists = Lists::kMixed) {
+  const TwoBlocks blocks(lists);
   const int64_t num_edges = blocks.block.num_edges();
   const auto x = random_elements<T>(heads * kSources * dim, 1);
   const auto weights = random_elements<Sum<T>>(num_edges * heads, 2), own = random_elements<Sum<T>>(kOwn * heads, 3);
@@ -165,6 +167,17 @@ TYPED_TEST(GpuHeadRows, SumsAreTheHostsBits) {
       compare_fold<TypeParam>(dim, heads);
     }
   }
+}
+
+// Rows of so many columns are streamed; the last tile is not a whole one.
+TYPED_TEST(GpuHeadRows, SumsOfStreamedRowsAreTheHostsBits) {
+  if constexpr (sizeof(TypeParam) == 8) return;  // never streamed
+  constexpr int64_t kShort = 26'016, kFew = 48'160;
+  ASSERT_GE(streamed_warps(TwoBlocks(Lists::kShort).host(), kShort / 256), kLeastStreamedWarps);
+  ASSERT_GE(streamed_warps(TwoBlocks(Lists::kFew).host(), kFew / 256), kLeastStreamedWarps);
+  compare_spread<TypeParam>(kShort, 5, Lists::kShort);
+  compare_fold<TypeParam>(kShort, 4, Lists::kShort);
+  compare_fold<TypeParam>(kFew, 3, Lists::kFew);
 }
 
 template <typename T, typename G = T>

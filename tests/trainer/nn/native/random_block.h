@@ -12,18 +12,21 @@
 
 namespace cohort::trainer {
 
-// Rows of 0 to a few edges, some of several hundred, in whose pieces a row's edges come to lie anywhere; `few`: rows of
-// 0 or 1 edge, but for one of up to 300.
+// kMixed: rows of 0 to 19 edges, some of several hundred, in whose pieces a row's edges come to lie anywhere. kShort:
+// without those, but for one of up to 300. kFew: rows of 0 or 1 edge, and that one.
+enum class Lists { kMixed, kShort, kFew };
+
 struct RandomBlock {
   std::vector<int64_t> offsets{0};
   std::vector<int64_t> index;
 
-  RandomBlock(int64_t num_rows, int64_t num_sources, uint64_t seed, bool few = false) {
+  RandomBlock(int64_t num_rows, int64_t num_sources, uint64_t seed, Lists lists = Lists::kMixed) {
     const base::PhiloxKey key = base::key_of(seed);
     for (int64_t row = 0; row < num_rows; ++row) {
       const auto at = static_cast<uint64_t>(row);
       const uint64_t kind = base::random_below(10, key, at, 0);
-      const uint64_t most = few ? (row == 9 ? 300 : 2) : kind == 0 ? 1 : kind == 1 ? 700 : 20;
+      const uint64_t longest = lists == Lists::kMixed ? (kind == 1 ? 700 : 20) : row == 9 ? 300 : 20;
+      const uint64_t most = lists == Lists::kFew && row != 9 ? 2 : kind == 0 ? 1 : longest;
       const uint64_t degree = base::random_below(most, key, at, 1);
       for (uint64_t j = 0; j < degree; ++j) {
         index.push_back(static_cast<int64_t>(base::random_below(static_cast<uint64_t>(num_sources), key, at, 2 + j)));

@@ -6,6 +6,7 @@
 
 #include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
+#include "trainer/nn/native/stream.cuh"
 #include "trainer/nn/native/sum_rows.h"
 #include "trainer/nn/native/transpose.h"
 
@@ -16,7 +17,7 @@ using base::download;
 using base::poisoned;
 using base::upload;
 
-constexpr int64_t kRows = 300, kSources = 200;
+constexpr int64_t kRows = 300, kSources = 200, kStreamedColumns = 48'160;
 
 // A block in GPU memory.
 struct GpuBlock {
@@ -37,9 +38,9 @@ TYPED_TEST_SUITE(GpuReduce, Elements);
 
 // Sums with every factor and own rows, `heads` of them, in packs and element by element, with and without dropout.
 template <typename T>
-void compare_sums(int64_t dim, int64_t heads, Own own_use, DropUse drop = DropUse::kNone, bool few_edges = false) {
-  const RandomBlock block(kRows, kSources, 11, few_edges);
-  if (few_edges) ASSERT_LT(block.num_edges(), 2 * kRows);
+void compare_sums(int64_t dim, int64_t heads, Own own_use, DropUse drop = DropUse::kNone, Lists lists = Lists::kMixed) {
+  const RandomBlock block(kRows, kSources, 11, lists);
+  if (lists == Lists::kFew) ASSERT_LT(block.num_edges(), 2 * kRows);
   const auto x = random_elements<T>(kSources * dim, 1);
   const auto edge = random_elements<Sum<T>>(block.num_edges() * heads, 2), index = random_elements<Sum<T>>(kSources, 3),
              own = random_elements<Sum<T>>(kSources * heads, 4), row = random_elements<Sum<T>>(kRows, 5);
@@ -85,25 +86,39 @@ TYPED_TEST(GpuReduce, SumsAreTheHostsBits) {
 TYPED_TEST(GpuReduce, SumsOfFewEdgesAreTheHostsBits) {
   for (const int64_t dim : {4, 8, 12, 104, 256, 264}) {
     for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) {
-      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kNone, true);
-      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kBack, true);
+      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kNone, Lists::kFew);
+      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kBack, Lists::kFew);
     }
   }
-  compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack, true);
+  compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack, Lists::kFew);
+}
+
+// Rows of so many columns are streamed; the last tile is not a whole one.
+TYPED_TEST(GpuReduce, SumsOfStreamedRowsAreTheHostsBits) {
+  if constexpr (sizeof(TypeParam) == 8) return;  // never streamed
+  constexpr int64_t kShort = 26'016;
+  const auto warps = [](Lists lists, int64_t dim) {
+    return streamed_warps(RandomBlock(kRows, kSources, 11, lists).ref(), dim / 256);
+  };
+  ASSERT_GE(warps(Lists::kShort, kShort), kLeastStreamedWarps);
+  ASSERT_GE(warps(Lists::kFew, kStreamedColumns), kLeastStreamedWarps);
+  compare_sums<TypeParam>(kShort, 4, Own::kAdd, DropUse::kBack, Lists::kShort);
+  compare_sums<TypeParam>(kShort, 1, Own::kBeside, DropUse::kNone, Lists::kShort);
+  compare_sums<TypeParam>(kStreamedColumns, 1, Own::kAdd, DropUse::kBack, Lists::kFew);
 }
 
 // Rows by index, plain sums and scaled ones.
-TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
-  constexpr int64_t kMany = 20'000, kAllRows = 30'000;
-  const RandomBlock block(kRows, kMany, 11);
+void compare_sums_by_index(Lists lists, int64_t num_sources, std::initializer_list<int64_t> dims) {
+  const int64_t num_all_rows = num_sources * 3 / 2;
+  const RandomBlock block(kRows, num_sources, 11, lists);
   const GpuBlock on_gpu(block);
-  const auto row_index = random_row_index(block, kMany, kAllRows);
+  const auto row_index = random_row_index(block, num_sources, num_all_rows);
   ASSERT_TRUE(std::ranges::count(row_index, -1) > 0);
-  const auto factor = random_elements<float>(kMany, 2);
+  const auto factor = random_elements<float>(num_sources, 2);
   const auto gpu_row_index = upload(row_index);
   const auto gpu_factor = upload(factor);
-  for (const int64_t dim : {1, 3, 4, 47, 100, 128, 260}) {
-    const auto x = random_elements<float>(kAllRows * dim, 1);
+  for (const int64_t dim : dims) {
+    const auto x = random_elements<float>(num_all_rows * dim, 1);
     const auto gpu_x = upload(x);
     for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) {
       for (const bool scaled : {false, true}) {
@@ -112,7 +127,7 @@ TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
         SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, dim, x.data(), dim, own_use, x.data(), dim, kRows};
         call.index_factor = scaled ? factor.data() : nullptr, call.mean = true,
         call.row_index = call.own_row_index = row_index.data();
-        call.block.skip_self = scaled, call.out = expected.data(), call.out_stride = width;
+        call.block.skip_self = scaled && lists == Lists::kMixed, call.out = expected.data(), call.out_stride = width;
         run_on_host(call);
         const auto out = poisoned<float>(expected.size()),
                    partial = poisoned<float>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
@@ -127,6 +142,11 @@ TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
       }
     }
   }
+}
+
+TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
+  compare_sums_by_index(Lists::kMixed, 20'000, {1, 3, 4, 47, 100, 128, 260});
+  compare_sums_by_index(Lists::kFew, 400, {kStreamedColumns});
 }
 
 TYPED_TEST(GpuReduce, DropoutOnTheWayIsTheHostsBits) {

@@ -1,0 +1,28 @@
+"""Sums of many arrays in one pass."""
+
+import pytest
+import torch
+from blocks import DEVICES
+
+from cohort_gnn.nn import kernels
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("shape", [(0, 8), (1, 1), (50, 64), (33, 7)])
+@pytest.mark.parametrize("count", [1, 2, 8, 20])
+def test_parts_are_added_in_their_order_and_rounded_once(device, dtype, shape, count):
+    torch.manual_seed(0)
+    parts = [torch.randn(shape).to(device, dtype) for _ in range(count)]
+    bias = torch.randn(shape[1]).to(device, dtype)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    for added in (None, bias):
+        expected, rest = parts[0], parts[1:]
+        for first in range(0, max(1, len(rest)), 7):
+            total = expected.to(wide)
+            for part in rest[first : first + 7]:
+                total = total + part.to(wide)
+            if first + 7 >= len(rest) and added is not None:
+                total = total + added.to(wide)
+            expected = total.to(dtype)
+        assert torch.equal(kernels.totals(parts, added), expected)

@@ -29,6 +29,8 @@ RELU: int = 0
 
 ELU: int = 1
 
+LEAKY_RELU: int = 2
+
 ADAGRAD: int = 0
 
 ADAM: int = 1
@@ -47,6 +49,9 @@ def sum_rows(stream: int | None, *, block: BlockRef, dtype: int, out_dtype: int,
     """
     Gathers and sums rows; see trainer/nn/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.
     """
+
+def gather_rows(stream: int | None, *, dtype: int, out_dtype: int, num_rows: int, dim: int, x: int, x_stride: int, row_index: int, out: int) -> None:
+    """Rows by index; see trainer/nn/native/gather_rows.h."""
 
 def transpose(stream: int | None, *, block: BlockRef, num_columns: int, offsets: int, index: int, edge: int, scratch: int, scratch_bytes: int) -> None:
     """Exchanges rows and columns; see trainer/nn/native/transpose.h."""
@@ -163,6 +168,11 @@ def copy_arrays(stream: int | None, copies: Sequence[tuple[int, int, int, int, i
     """
     Several arrays at once, (from, to, count, room, fill); see trainer/nn/native/copy_arrays.h.
     """
+
+def totals(stream: int | None, *, dtype: int, size: int, columns: int, parts: Sequence[int], bias: int, out: int) -> None:
+    """Sums of arrays, element by element; see trainer/nn/native/totals.h."""
+
+MOST_PARTS: int = 8
 
 def transpose_scratch_bytes(stream: int | None, num_edges: int) -> int:
     """How much scratch memory a transposition needs."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import kernels
 from cohort_gnn.nn.block import Block
 
 # Of reading or writing an element, in multiplications of a matrix product; and where 16 bits are multiplied on a GPU.
@@ -44,10 +45,9 @@ class IndexedRows:
         """The first ones."""
         return IndexedRows(self.rows, self.row_index[:count])
 
-    def gathered(self) -> Tensor:
-        """[n, columns]"""
-        rows = self.rows.index_select(0, self.row_index.clamp(min=0))
-        return rows.masked_fill_((self.row_index < 0).unsqueeze(1), 0)
+    def gathered(self, dtype: torch.dtype | None = None) -> Tensor:
+        """[n, columns], of ``dtype``; None: of that of ``rows``."""
+        return kernels.gather_rows(self.rows, self.row_index, dtype or self.rows.dtype)
 
 
 def amp_dtype(x: Tensor | IndexedRows) -> torch.dtype:

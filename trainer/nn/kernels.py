@@ -139,6 +139,15 @@ def sum_rows(
     return out
 
 
+def gather_rows(x: Tensor, row_index: Tensor, dtype: torch.dtype) -> Tensor:
+    """``dtype`` [n, columns], the rows of ``x`` by ``row_index`` [n], with zeros where this is negative."""
+    x, row_index = matrix_of(x), row_index.contiguous()
+    out = x.new_empty((len(row_index), x.shape[1]), dtype=dtype)
+    sizes = {"dtype": x.dtype, "out_dtype": dtype, "num_rows": len(row_index), "dim": x.shape[1]}
+    run(_native.gather_rows, x, **sizes, x=x, x_stride=x.stride(0), row_index=row_index, out=out)
+    return out
+
+
 def max_rows(edges: GroupedEdges, x: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of the rows of ``x`` that edges bring, [num_rows, dim], and how many bring it, in sum_dtype."""
     out = x.new_empty(edges.num_rows, x.shape[1])

@@ -14,7 +14,7 @@ from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.attention_products import kept_bytes
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gat import GATRules
-from cohort_gnn.nn.inputs import IndexedRows
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
 from cohort_gnn.nn.kernels import Drop, GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
 from cohort_gnn.spec.graph import EdgeType
@@ -84,7 +84,7 @@ def sum_attentions(
     Args:
         convs: a GATConv for each edge type; it concatenates its heads, and adds no edges from targets to themselves.
         x: [nodes, any] for each node type with rows; the targets are the first nodes of their type. IndexedRows are
-            read by their index, unless a GATConv multiplies rows of their type by its weights first: it gathers them.
+            read by their index, but gathered for GATConvs that multiply rows by their weights first.
         blocks: a block for each edge type.
         edge_attr: feature rows of edges, for the edge types whose convs take them.
     """
@@ -108,6 +108,7 @@ def sum_attentions(
     uses = Counter(name[0] for name in convs)
     shared = {kind: list(_shared(rows, uses[kind])) for kind, rows in x.items()}
     sums: dict[str, list[Tensor]] = {}
+    gathered: dict[str, Tensor] = {}
     biases: dict[str, Tensor] = {}
     left = kept_bytes(next(iter(x.values())).device) if x else 0
     for name, conv in convs.items():
@@ -117,6 +118,8 @@ def sum_attentions(
         block, target_scores = blocks[name], scores.get((name, True))
         target_scores = None if target_scores is None else target_scores[: block.num_targets]
         rows = shared[name[0]].pop()
+        if isinstance(rows, IndexedRows) and not conv.sums_first(block, rows):
+            rows = gathered[name[0]] = gathered[name[0]] if name[0] in gathered else rows.gathered(amp_dtype(rows))
         out = conv.from_scores(rows, (scores[name, False], target_scores), block, edge_attr.get(name), keeps)
         sums.setdefault(name[2], []).append(out)
         if conv.bias is not None:
@@ -170,13 +173,12 @@ def _shared(rows: Tensor | IndexedRows, count: int) -> Sequence[Tensor | Indexed
 def _read_rows(
     rows: Tensor | IndexedRows, kind: str, convs: Mapping[EdgeType, GATRules], blocks: Mapping[EdgeType, Block]
 ) -> Tensor | IndexedRows:
-    """The rows of a node type as sum_attentions() reads them."""
+    """The rows of a node type, gathered where scores cannot read them by index and some GATConv neither."""
     if not isinstance(rows, IndexedRows):
         return kernels.matrix_of(rows)
-    relations = (name for name in convs if name[0] == kind)
-    if all(convs[name].sums_first(blocks[name], rows) for name in relations):
-        return rows
-    return rows.gathered()
+    relations = [name for name in convs if name[0] == kind]
+    by_index = kernels.takes_indexed_scores(rows.rows) or all(convs[n].sums_first(blocks[n], rows) for n in relations)
+    return rows if by_index else rows.gathered()
 
 
 class _SumRelations(torch.autograd.Function):

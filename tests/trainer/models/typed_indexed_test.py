@@ -156,7 +156,9 @@ def test_a_type_whose_rows_are_multiplied_first_is_gathered_once(device, monkeyp
     x["field"] = torch.arange(COUNTS["field"], device=device)
     compare(model, x, edges, False, exact=device == "cpu")
     gathered = IndexedRows.gathered
-    monkeypatch.setattr(IndexedRows, "gathered", lambda rows: times.append(rows.shape) or gathered(rows))
+    monkeypatch.setattr(
+        IndexedRows, "gathered", lambda rows, *dtype: times.append(rows.shape) or gathered(rows, *dtype)
+    )
     trained(model, x, edges, False)
     assert times.count((COUNTS["paper"], 400)) == 1
 

@@ -21,6 +21,7 @@
 #include "trainer/nn/native/activation_element.h"
 #include "trainer/nn/native/attention.h"
 #include "trainer/nn/native/copy_arrays.h"
+#include "trainer/nn/native/gather_rows.h"
 #include "trainer/nn/native/head_rows.h"
 #include "trainer/nn/native/indexed_scores.h"
 #include "trainer/nn/native/joined_rows.h"
@@ -232,6 +233,8 @@ void bind_rows(nb::module_& m) {
       FIELDS(SumCall, block, dtype, out_dtype, dim, x, x_stride, own_use, own, own_stride, num_own, heads, edge_factor,
              index_factor, own_factor, row_factor, mean, out, out_stride, inverse_count, partial, drop, row_index,
              own_row_index));
+  bind_call(m, "gather_rows", "Rows by index; see trainer/nn/native/gather_rows.h.",
+            FIELDS(GatherRowsCall, dtype, out_dtype, num_rows, dim, x, x_stride, row_index, out));
   bind_call(m, "transpose", "Exchanges rows and columns; see trainer/nn/native/transpose.h.",
             FIELDS(TransposeCall, block, num_columns, offsets, index, edge, scratch, scratch_bytes));
   bind_call(m, "drop", "Activation and dropout; see trainer/nn/native/activation.h.",

@@ -1,4 +1,4 @@
-"""Sums of many arrays in one pass."""
+"""Kernels on whole arrays: sums of many, and rows by index."""
 
 import pytest
 import torch
@@ -6,9 +6,11 @@ from blocks import DEVICES
 
 from cohort_gnn.nn import kernels
 
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(0, 8), (1, 1), (50, 64), (33, 7)])
 @pytest.mark.parametrize("count", [1, 2, 8, 20])
 def test_parts_are_added_in_their_order_and_rounded_once(device, dtype, shape, count):
@@ -26,3 +28,17 @@ def test_parts_are_added_in_their_order_and_rounded_once(device, dtype, shape, c
                 total = total + added.to(wide)
             expected = total.to(dtype)
         assert torch.equal(kernels.totals(parts, added), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("out_dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 7, 64])
+def test_rows_by_index_are_zeros_where_it_is_negative(device, dtype, out_dtype, columns):
+    torch.manual_seed(0)
+    x = torch.randn(40, columns + 1, dtype=torch.float64).to(device, dtype)[:, :columns]  # of a larger stride
+    x[0] = torch.nan
+    row_index = torch.tensor([3, -1, 39, 3, 1, -1], device=device)
+    expected = x[row_index.clamp(min=1)].to(out_dtype).where((row_index >= 0).unsqueeze(1), 0)
+    assert torch.equal(kernels.gather_rows(x, row_index, out_dtype), expected)
+    assert kernels.gather_rows(x, row_index[:0], out_dtype).shape == (0, columns)

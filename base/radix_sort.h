@@ -3,13 +3,28 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <immintrin.h>
+
 namespace cohort::base {
+
+// Writes a line of a cache without reading it first, and past the caches: nobody reads it soon.
+inline void stream_line(void* to, const void* from) noexcept {
+  auto* const words = static_cast<long long*>(to);
+  for (int i = 0; i < 8; ++i) {
+    long long word;
+    std::memcpy(&word, static_cast<const std::byte*>(from) + 8 * i, sizeof word);
+    _mm_stream_si64(words + i, word);
+  }
+}
 
 // Orders keys by the kDigitBits bits from `shift` on, equal ones in the order in which they come. Threads have a piece
 // of the keys each; `out` has as many elements, and is the same for any number of threads.
@@ -35,8 +50,25 @@ void sort_by_digit(std::span<const Key> in, std::span<Key> out, int shift) {
   }
 #pragma omp parallel for schedule(static)
   for (std::size_t i = 0; i < begins.size(); ++i) {
+    // The last keys of each digit wait until they fill a line of `out`.
+    constexpr std::size_t kLine = 64 / sizeof(Key);
+    const auto lines = std::make_unique_for_overwrite<std::array<std::array<Key, kLine>, kDigits>>();
     Counts next = begins[i];
-    for (const Key key : piece(i)) out[next[digit_of(key)]++] = key;
+    const auto write = [&](std::size_t digit, std::size_t end) {
+      const std::size_t first = std::max(begins[i][digit], (end - 1) / kLine * kLine);
+      const auto& line = (*lines)[digit];
+      if (end - first == kLine) return stream_line(&out[first], line.data());
+      for (std::size_t k = first; k < end; ++k) out[k] = line[k % kLine];  // others have the rest of the line
+    };
+    for (const Key key : piece(i)) {
+      const std::size_t digit = digit_of(key), at = next[digit]++;
+      (*lines)[digit][at % kLine] = key;
+      if ((at + 1) % kLine == 0) write(digit, at + 1);
+    }
+    for (std::size_t digit = 0; digit < kDigits; ++digit) {
+      if (next[digit] % kLine != 0) write(digit, next[digit]);
+    }
+    _mm_sfence();  // before other threads read what was streamed
   }
 }
 

@@ -185,15 +185,33 @@ def test_what_a_table_lacks_is_counted_to_its_end(keys, tmp_path):
     assert (error.place, error.found) == ("edges.user.pays.user", "3 nulls in payer")
 
 
-def test_what_is_wrong_before_a_stream_fails_is_named_first(tmp_path):
+@pytest.mark.parametrize(
+    ("batch", "rows", "place", "found"),
+    [
+        (
+            {"src": [0, 1], "dst": [1, 7]},
+            {"table": pa.table({"x": np.ones(5, np.float32)}), "features": ["x"]},
+            "destination of edge 1",
+            "7",
+        ),
+        (
+            {"src": ["u0", "u1"], "dst": ["u1", "you"]},
+            {"table": USERS, "id": "user", "features": ["age"]},
+            "dst of edge 1",
+            "you",
+        ),
+    ],
+)
+def test_what_is_wrong_before_a_stream_fails_is_named_first(batch, rows, place, found, tmp_path):
+    first = pa.record_batch(batch)
+
     def batches():
-        yield pa.record_batch({"src": [0, 1], "dst": [1, 7]})
+        yield first
         raise RuntimeError("the connection was lost")
 
-    reader = pa.RecordBatchReader.from_batches(pa.schema({"src": pa.int64(), "dst": pa.int64()}), batches())
-    rows = {"table": pa.table({"x": np.ones(5, np.float32)}), "features": ["x"]}
-    error = refused(tmp_path, {"a": rows}, {("a", "to", "a"): {"table": reader}})
-    assert error.place.endswith("destination of edge 1") and error.found == "7"
+    reader = pa.RecordBatchReader.from_batches(first.schema, batches())
+    error = refused(tmp_path, {"a": rows}, {("a", "to", "a"): {"table": reader, "source": "src", "target": "dst"}})
+    assert error.place.endswith(place) and error.found == found
 
 
 def test_a_stream_is_read_once():

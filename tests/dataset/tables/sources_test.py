@@ -7,11 +7,13 @@ import decimal
 import gzip
 import lzma
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cohort_gnn.base.errors import CohortError
@@ -97,6 +99,58 @@ def test_ids_of_other_types_name_nodes(kind, tmp_path):
     order = np.lexsort(ENDS)
     assert np.array_equal(data.edge_types[("node", "to", "node")].edge_index(), ENDS[:, order])
     assert original_ids(tmp_path / "out").to_pylist() == EXPECTED[kind]
+
+
+TEXTS = [f"u{i * i}" + "\u00e4" * (i % 3) + "-" * (i % 20) for i in range(V)]
+
+
+def in_dictionaries(texts: pa.Array, more: Sequence[None] = ()) -> pa.ChunkedArray:
+    """Chunks with dictionaries of their own, which have texts twice."""
+    chunks = []
+    for begin in range(0, len(texts), 70):
+        part = texts[begin : begin + 70]
+        twice = pa.concat_arrays([part, pa.array(list(more), part.type), part])
+        places = [i if i % 2 else i - len(part) + len(twice) for i in range(len(part))]
+        chunks.append(pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), twice))
+    return pa.chunked_array(chunks)
+
+
+FORMS = {
+    "string": lambda texts: texts,
+    "large_string": lambda texts: texts.cast(pa.large_string()),
+    "string_view": lambda texts: texts.cast(pa.string_view()),
+    "a slice": lambda texts: pa.concat_arrays([pa.array(["", "u0"]), texts, pa.array(["u1"])])[2:-1],
+    "dictionaries": in_dictionaries,
+    "dictionaries with a null that no row has": lambda texts: in_dictionaries(texts, [None]),
+}
+KEYS = {"source": "a", "target": "b"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_texts_of_any_form_name_nodes(form, tmp_path):
+    form_of = FORMS[form]
+    nodes = pa.table({"key": form_of(pa.array(TEXTS)), "x": pa.array(np.arange(V), pa.float32())})
+    ends = (pa.array(TEXTS).take(pa.array(end)) for end in ENDS)
+    edges = pa.table(dict(zip("ab", map(form_of, ends), strict=True)))
+    from_tables(
+        tmp_path / "memory",
+        nodes={"user": {"table": nodes, "id": "key", "features": ["x"]}},
+        edges={("user", "to", "user"): {"table": edges} | KEYS},
+    )
+    results = [tmp_path / "memory"]
+    if "null" not in form:  # which pyarrow does not write
+        pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
+        pq.write_table(edges, tmp_path / "edges.parquet", row_group_size=70)
+        (tmp_path / "graph.yaml").write_text(
+            "nodes: {user: {file: nodes.parquet, id: key, features: [x]}}\n"
+            "edges: [{type: [user, to, user], file: edges.parquet, source: a, target: b}]\n"
+        )
+        import_graph(tmp_path / "graph.yaml", tmp_path / "parquet")
+        results.append(tmp_path / "parquet")
+    for out in results:
+        edges_there = open_dataset(out).edge_types[("node", "to", "node")].edge_index()
+        assert np.array_equal(edges_there, ENDS[:, np.lexsort(ENDS)])
+        assert original_ids(out).to_pylist() == TEXTS
 
 
 def test_decimals_are_ends_of_edges_if_they_are_whole(tmp_path):

@@ -44,31 +44,6 @@ Csc<Index> build(const std::vector<Edge>& edges, int64_t num_nodes, const std::s
   return out;
 }
 
-// Column by column, from the definition.
-template <typename Index>
-Csc<Index> slow_twin(const std::vector<Edge>& edges, int64_t num_nodes) {
-  Csc<Index> out{{0}, {}};
-  for (int64_t v = 0; v < num_nodes; ++v) {
-    std::vector<Index> column;
-    for (const Edge& edge : edges) {
-      if (edge.destination == v) column.push_back(static_cast<Index>(edge.source));
-    }
-    std::sort(column.begin(), column.end());
-    out.indices.insert(out.indices.end(), column.begin(), column.end());
-    out.indptr.push_back(static_cast<int64_t>(out.indices.size()));
-  }
-  return out;
-}
-
-TEST(BuildCsc, AgreesWithItsSlowTwin) {
-  for (const auto& [num_nodes, num_edges] :
-       {std::pair<int64_t, int64_t>{1, 0}, {1, 5}, {7, 3}, {50, 2000}, {600, 600}}) {
-    const auto edges = random_edges(num_nodes, num_edges, 11);
-    EXPECT_EQ(build<int32_t>(edges, num_nodes), slow_twin<int32_t>(edges, num_nodes));
-    EXPECT_EQ(build<int64_t>(edges, num_nodes), slow_twin<int64_t>(edges, num_nodes));
-  }
-}
-
 TEST(BuildCsc, IsTheSameForAnyNumberOfThreads) {
   const auto edges = random_edges(1000, 4 * kChunk, 5);
   const int threads = omp_get_max_threads();

@@ -19,12 +19,6 @@ std::vector<uint64_t> random_keys(std::size_t count, uint64_t bound) {
   return keys;
 }
 
-std::vector<uint64_t> sorted_by_radix(std::vector<uint64_t> keys) {
-  std::vector<uint64_t> scratch(keys.size());
-  const auto out = sort_keys<uint64_t>(keys, scratch, {});
-  return {out.begin(), out.end()};
-}
-
 void add(KeySorter& sorter, const std::vector<uint64_t>& keys) {
   for (std::size_t done = 0; done < keys.size();) {
     const auto room = sorter.room(keys.size() - done, 1, {});
@@ -38,38 +32,6 @@ std::vector<uint64_t> merged(KeySorter& sorter) {
   std::vector<uint64_t> out;
   sorter.merge([&](std::span<const uint64_t> keys) { out.insert(out.end(), keys.begin(), keys.end()); }, {});
   return out;
-}
-
-TEST(SortKeys, AgreesWithTheStandardLibrary) {
-  for (const std::size_t count : {0, 1, 2, 1000, 100003}) {
-    for (const uint64_t bound : {uint64_t{1}, uint64_t{300}, uint64_t{1} << 57}) {
-      auto keys = random_keys(count, bound);
-      const auto out = sorted_by_radix(keys);
-      std::sort(keys.begin(), keys.end());
-      EXPECT_EQ(out, keys) << count << " " << bound;
-    }
-  }
-}
-
-TEST(WideKeys, AreSortedAndMerged) {
-  std::vector<WideKey> keys;
-  for (const uint64_t key : random_keys(70001, uint64_t{1} << 50)) {
-    keys.push_back(static_cast<WideKey>(key) << 60 | (key * 0x9E3779B97F4A7C15ull >> 40));
-  }
-  keys.push_back(keys.front());
-  const TemporaryFolder folder;
-  WideKeySorter sorter(folder.path(), 256 << 10, false);
-  for (std::size_t done = 0; done < keys.size();) {
-    const auto room = sorter.room(keys.size() - done, 1, {});
-    std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(done), room.size(), room.begin());
-    sorter.added(room.size());
-    done += room.size();
-  }
-  EXPECT_GT(sorter.num_runs(), 1u);
-  std::vector<WideKey> out;
-  sorter.merge([&](std::span<const WideKey> some) { out.insert(out.end(), some.begin(), some.end()); }, {});
-  std::sort(keys.begin(), keys.end());
-  EXPECT_TRUE(out == keys);
 }
 
 class Sorted : public testing::TestWithParam<std::tuple<std::size_t, bool>> {};

@@ -118,19 +118,6 @@ TEST(Fit, SameSeedSameProfile) {
   EXPECT_EQ(fit(rows.table, options).profile, fit(rows.table, options).profile);
 }
 
-TEST(Profile, SurvivesBytesAndFiles) {
-  const std::string path = testing::TempDir() + "profile_test.ibp";
-  for (const Dtype dtype : kAllDtypes) {
-    const Rows rows = make_rows(Content::kMixed, dtype, 37, 200);
-    for (const Profile& profile : all_profiles(rows.table)) {
-      EXPECT_EQ(profile_from(to_bytes(profile), "bytes"), profile);
-      save(profile, path);
-      EXPECT_EQ(load_profile(path), profile);
-    }
-  }
-  std::filesystem::remove(path);
-}
-
 TEST(Profile, EveryFlippedBitAndEveryCutIsAnError) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 50);
   std::vector<Profile> profiles = all_profiles(rows.table);

@@ -15,21 +15,6 @@ namespace {
 
 constexpr int64_t kRows = 300;
 
-// The rows as the profile encodes them in every layout.
-std::vector<EncodedRows> in_every_layout(Rows& rows, Rows& in_place, const Profile& profile) {
-  std::vector<EncodedRows> encoded;
-  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kPacked}));
-  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kSlots}));
-  encoded.push_back(encode(rows.table, profile, {LayoutChoice::kSlots, 16}));
-  if (rows.table.row_bytes() % 4 == 0) {
-    in_place.bytes = rows.bytes;
-    in_place.table = rows.table;
-    in_place.table.data = in_place.bytes.data();
-    encoded.push_back(encode_in_place(in_place.table, profile));
-  }
-  return encoded;
-}
-
 // `count` different rows of the table, as random numbers of this step draw them.
 std::vector<int64_t> draw_ids(int64_t count, uint64_t step) {
   std::vector<int64_t> ids(kRows);
@@ -55,22 +40,6 @@ void expect_puts(WritableRows& written, std::vector<std::byte>& expected, const 
 }
 
 class Writable : public testing::TestWithParam<Dtype> {};
-
-// Rows of every kind replace rows of every kind, in a table that was made for rows of one kind.
-TEST_P(Writable, IsTheTableThatWasWritten) {
-  for (const uint32_t num_columns : {1u, 50u}) {
-    Rows rows = make_rows(Content::kConstant, GetParam(), num_columns, kRows), in_place;
-    for (const Profile& profile : all_profiles(rows.table)) {
-      for (const EncodedRows& encoded : in_every_layout(rows, in_place, profile)) {
-        WritableRows written(encoded);
-        std::vector<std::byte> expected = rows.bytes;
-        ASSERT_EQ(decoded(written.rows()), expected);
-        expect_puts(written, expected, rows.table);
-        ASSERT_EQ(decoded(encoded), rows.bytes) << "the rows that it was made from have changed";
-      }
-    }
-  }
-}
 
 TEST_P(Writable, BeginsWithZerosWhereNothingWasPut) {
   for (const uint32_t num_columns : {1u, 50u}) {

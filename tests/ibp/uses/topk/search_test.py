@@ -1,7 +1,5 @@
 """top_k(): the ids of a comparison with all rows in float64, ties by id, for every codec and metric."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -36,36 +34,6 @@ def brute_force(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) 
 
 def encoded_as(rows: torch.Tensor, codec: str, **options):
     return ibp.encode(rows, ibp.fit(rows, codec, **options))
-
-
-# By day each two of the values are together once; by night all three are.
-CASES = [
-    (kind, mantissa_bits, METRICS[c])
-    for (a, kind), (b, mantissa_bits), c in itertools.product(
-        enumerate(["bell", "clustered", "wide", "special"]), enumerate([0, 3, 8]), range(3)
-    )
-    if ALL_TESTS or c == (a + b) % 3
-]
-
-
-@pytest.mark.parametrize(("kind", "mantissa_bits", "metric"), CASES)
-def test_planes_give_the_ids_of_brute_force(kind, mantissa_bits, metric):
-    generator = torch.Generator().manual_seed(mantissa_bits)
-    rows = torch.randn(3000, 24, generator=generator)
-    if kind == "clustered":
-        rows = rows[:30].repeat(100, 1) + 1e-3 * rows
-    if kind == "wide":
-        rows = rows * torch.exp2(torch.randint(-40, 40, (3000, 1), generator=generator).float())
-    if kind == "special":
-        places = torch.randint(0, rows.numel(), (60,), generator=generator)
-        rows.view(-1)[places] = torch.tensor(SPECIAL)[torch.arange(60) % len(SPECIAL)]
-        rows[100:120] = 0
-    queries = torch.cat([torch.randn(6, 24, generator=generator), rows[200:203].nan_to_num(), torch.zeros(1, 24)])
-    table = encoded_as(rows, "planes", mantissa_bits=mantissa_bits)
-    for k in (1, 10, 100):
-        values, ids = ibp.top_k(table, queries, k, metric=metric, block_rows=700)
-        assert torch.equal(ids, brute_force(rows, queries, k, metric)), k
-        assert values.dtype == torch.float32 and values.shape == (len(queries), k)
 
 
 def by_scores(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) -> torch.Tensor:

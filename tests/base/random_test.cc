@@ -49,16 +49,5 @@ TEST(RandomMany, IsTheSameOneByOne) {
   }
 }
 
-TEST(RandomBelow, StaysBelowAndReachesBothEnds) {
-  bool low = false, high = false;
-  for (uint64_t i = 0; i < 1000; ++i) {
-    const uint64_t value = random_below(7, key_of(3), i, 0);
-    ASSERT_LT(value, 7u);
-    low |= value == 0;
-    high |= value == 6;
-  }
-  EXPECT_TRUE(low && high);
-}
-
 }  // namespace
 }  // namespace cohort::base

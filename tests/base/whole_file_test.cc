@@ -110,15 +110,6 @@ class WholeFileTest : public testing::Test {
   fs::path folder_ = temporary_.path(), file_ = folder_ / "file";
 };
 
-TEST_F(WholeFileTest, AppearsWithCommit) {
-  WholeFile file(file_);
-  file.write(std::as_bytes(std::span(kNew)));
-  EXPECT_FALSE(fs::exists(file_));
-  file.commit();
-  EXPECT_EQ(read_bytes(file_), kNew);
-  EXPECT_EQ(names(), std::set<std::string>{"file"});
-}
-
 TEST_F(WholeFileTest, IsOnDiskBeforeItHasItsNameAndItsFolderAfterwards) {
   write_whole(file_, kNew);
   faults.calls.clear();

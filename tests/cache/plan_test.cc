@@ -67,25 +67,6 @@ TEST(Plan, RowsGoInOneOrderWhateverRoomThereIs) {
   }
 }
 
-// GPUs with room for all rows: each keeps all that any batch reads, and reads nothing from the others.
-TEST(Plan, WhereThereIsRoomEachGpuKeepsAllRows) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    SmallInput small = random_input(seed, {.equal_rows = seed % 2 == 0}, {{0, 1, 2}}, {5000, 6000, 5000});
-    small.has_lists = false;
-    small.input.index = {{16, 16}, 8, 8};
-    const bool all_are_read =
-        std::ranges::none_of(small.counts[0].node_reads, [](uint32_t reads) { return reads == 0; });
-    const Plan plan = plan_of(small);
-    for (const GpuPlan& gpu : plan.gpus) {
-      EXPECT_TRUE(gpu.slabs[kF].nodes.size() == 5 || !all_are_read) << seed;
-      EXPECT_EQ(gpu.slabs[kF].num_entries, 5);
-      EXPECT_GT(gpu.use[kF][0].reads, 0);
-      EXPECT_EQ(gpu.use[kF][1].reads + gpu.use[kF][2].reads, 0) << seed;
-    }
-    EXPECT_EQ(plan.cliques[0].rows[kF].nodes.size(), 5u);
-  }
-}
-
 // Any sizes: at most one item worse, and never better than possible.
 TEST(PlanBruteForce, OneGpuAnySizesIsWithinOneItem) {
   double gap = 0;

@@ -199,14 +199,6 @@ TEST(GenerateFolder, IsNotReplacedUnasked) {
   EXPECT_EQ(read_bytes(folder / "home/letter.txt"), "dear");
 }
 
-TEST(GenerateFolder, LeavesNothingWhenStopped) {
-  const TemporaryFolder folder;
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_THROW(generate(folder / "graph", small(GraphKind::sbm), stop.get_token()), Interrupted);
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-}
-
 TEST(GenerateFolder, RefusesOptionsOutOfRange) {
   const TemporaryFolder folder;
   const auto place_of = [&](auto change) -> std::string {

@@ -100,15 +100,9 @@ std::string with(const std::string& descr, const std::string& order, const std::
 
 INSTANTIATE_TEST_SUITE_P(
     All, NpyDamage,
-    testing::Values(Damage{"magic", "PK\x03\x04 something else entirely", "without the .npy magic"},
-                    Damage{"version", std::string("\x93NUMPY\x04\x00\x00\x00\x00\x00", 12), "format 4.0"},
-                    Damage{"data", npy_file(kGood, 15), "a truncated file of"},
-                    Damage{"header", npy_file(kGood, 0).substr(0, 30), "a truncated file of 30 bytes"},
-                    Damage{"big_endian", with("'>f4'", "False", "(2, 2)"), "big-endian dtype '>f4'"},
-                    Damage{"float64", with("'<f8'", "False", "(2, 2)"), "dtype '<f8'"},
+    testing::Values(Damage{"version", std::string("\x93NUMPY\x04\x00\x00\x00\x00\x00", 12), "format 4.0"},
                     Damage{"object", with("'|O'", "False", "(2, 2)"), "dtype '|O'"},
                     Damage{"structured", with("[('a', '<f4')]", "False", "(2,)"), "a quoted string"},
-                    Damage{"fortran", with("'<f4'", "True", "(2, 2)"), "Fortran order"},
                     Damage{"negative", with("'<f4'", "False", "(-2, 2)"), "a length of the shape"},
                     Damage{"huge", with("'<f4'", "False", "(4611686018427387904, 4)"), "less than 2^63 bytes"},
                     Damage{"order", with("'<f4'", "Maybe", "(2, 2)"), "'False' in the .npy header"},

@@ -54,12 +54,6 @@ TEST(TextMap, EveryByteOfATextOfAnyLengthCounts) {
   EXPECT_EQ(TextMap(Column(ids).texts(), {}).distinct(), static_cast<int64_t>(ids.size()));
 }
 
-TEST(TextMap, FindsTheFirstOfEqualTexts) {
-  const TextMap map(Column({"x", "y", "x", "z", "y"}).texts(), {});
-  EXPECT_EQ(map.distinct(), 3);
-  EXPECT_EQ(found(map, {"z", "y", "x"}), (std::vector<int64_t>{3, 1, 0}));
-}
-
 TEST(TextMap, NoTextIsFoundAmongNone) {
   const TextMap map(Column({}).texts(), {});
   EXPECT_EQ(map.distinct(), 0);

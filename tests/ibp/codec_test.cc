@@ -50,14 +50,6 @@ TEST(RoundTripLimits, WidestRows) {
   }
 }
 
-TEST(RoundTripLimits, RowsUnlikeTheSample) {
-  const Rows seen = make_rows(Content::kConstant, Dtype::kFloat32, 90, 200);
-  for (const Content content : kAllContents) {
-    const Rows rows = make_rows(content, Dtype::kFloat32, 90, 100);
-    for (const Profile& profile : all_profiles(seen.table)) expect_every_layout(rows, profile);
-  }
-}
-
 TEST(RoundTripLimits, ManyBatches) {
   const Rows rows = make_rows(Content::kOnes, Dtype::kBits64, 2000, 6000);  // 96 MB: three batches
   expect_round_trip(rows, encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile));

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/check.h"
 #include "ibp/host.h"
@@ -133,19 +132,6 @@ TEST(File, AppearsOnlyWhenFinished) {
   EXPECT_THROW(FileWriter("/nonexistent/folder/x.ibp", fit(rows.table).profile), base::Error);
 }
 
-TEST(File, ASecondWriterLeavesTheFirstOneItsFile) {
-  const std::string path = temporary("two_writers.ibp");
-  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 8, 100);
-  const Profile profile = fit(rows.table).profile;
-  FileWriter first(path, profile);
-  first.append(rows.table);
-  { FileWriter second(path, profile); }
-  first.append(rows.table);
-  first.finish();
-  EXPECT_EQ(load(path).ref.num_rows, 200);
-  std::filesystem::remove(path);
-}
-
 TEST(File, EveryCutIsAnError) {
   const std::string path = temporary("cut.ibp");
   const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
@@ -159,26 +145,6 @@ TEST(File, EveryCutIsAnError) {
     }
     EXPECT_NO_THROW(load(image.span(image.size), nullptr, "whole"));
   }
-  std::filesystem::remove(path);
-}
-
-TEST(File, IsVerifiedPieceByPiece) {
-  const std::string path = temporary("verify.ibp");
-  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 64, 5000);
-  save(encode(rows.table, fit(rows.table, {.codec = "exponent"}).profile), path);
-  EXPECT_NO_THROW(verify(path));
-  const std::string whole = [&] {
-    std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }();
-  for (const std::size_t at : {std::size_t{70}, whole.size() / 3, whole.size() - 5}) {
-    std::string damaged = whole;
-    damaged[at] = static_cast<char>(damaged[at] ^ 4);
-    std::ofstream(path, std::ios::binary) << damaged;
-    EXPECT_THROW(verify(path), base::Error) << at;
-  }
-  std::ofstream(path, std::ios::binary) << whole.substr(0, whole.size() / 2);
-  EXPECT_THROW(verify(path), base::Error);
   std::filesystem::remove(path);
 }
 

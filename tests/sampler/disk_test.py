@@ -14,6 +14,7 @@ import cohort_gnn as package
 
 pytestmark = pytest.mark.usefixtures("shm")
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 MODES = [
     ["--host-bytes", "1MB"],
     ["--host-bytes", "3MB"],
@@ -63,24 +64,24 @@ def expected(graph):
     return digest(graph, "--device", "cpu")
 
 
-@pytest.mark.parametrize("mode", [*MODES, ["--host-bytes", "1MB", "--ranks", "2"]], ids=" ".join)
-def test_batches_are_the_same(graph, expected, mode):
-    assert digest(graph, "--device", "cpu", *mode) == expected
+def on_devices(on_cpu: list, on_gpus: list) -> list:
+    """Pairs of a device and a mode."""
+    return [
+        *(("cpu", mode) for mode in on_cpu),
+        *(pytest.param("cuda", mode, marks=pytest.mark.gpu) for mode in on_gpus),
+    ]
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("mode", ON_GPUS, ids=" ".join)
-def test_batches_of_a_gpu_are_the_same(graph, expected, mode):
-    assert digest(graph, "--device", "cuda", *mode) == expected
+@pytest.mark.parametrize(
+    ("device", "mode"), on_devices([*MODES, ["--host-bytes", "1MB", "--ranks", "2"]], ON_GPUS), ids=str
+)
+def test_batches_are_the_same(graph, expected, device, mode):
+    assert digest(graph, "--device", device, *mode) == expected
 
 
-def test_both_planes_of_rows_come_from_the_disk(planes):
-    assert digest(planes, "--device", "cpu", "--host-bytes", "1MB") == digest(planes, "--device", "cpu")
-
-
-@pytest.mark.gpu
-def test_both_planes_of_rows_come_from_the_disk_to_a_gpu(planes):
-    assert digest(planes, "--device", "cuda", "--host-bytes", "1MB") == digest(planes, "--device", "cpu")
+@pytest.mark.parametrize("device", DEVICES)
+def test_both_planes_of_rows_come_from_the_disk(planes, device):
+    assert digest(planes, "--device", device, "--host-bytes", "1MB") == digest(planes, "--device", "cpu")
 
 
 def trained(graph, out, *options):
@@ -95,7 +96,8 @@ def told(summary: dict) -> list[float]:
     return [value for epoch in summary["epochs"] for value in (epoch["loss"], epoch["val_accuracy"])]
 
 
-def check_training(graph, tmp_path, device):
+@pytest.mark.parametrize("device", DEVICES)
+def test_training_is_the_same(graph, tmp_path, device):
     device = ["--device", device]
     there, some = trained(graph, tmp_path / "there", *device), trained(graph, tmp_path / "some", *device, *MODES[0])
     assert told(some) == told(there)
@@ -109,15 +111,6 @@ def check_training(graph, tmp_path, device):
     assert [part["bytes"] > 2_000_000 for part in some["start"]["parts"] if part["part"].startswith("leaving rows")]
     report = ran("report", tmp_path / "some")
     assert re.search(r"\bdisk\b", report.stdout)
-
-
-def test_training_is_the_same(graph, tmp_path):
-    check_training(graph, tmp_path, "cpu")
-
-
-@pytest.mark.gpu
-def test_training_on_a_gpu_is_the_same(graph, tmp_path):
-    check_training(graph, tmp_path, "cuda")
 
 
 def test_coarse_epochs_read_plane_a_from_the_disk(planes, tmp_path):
@@ -140,15 +133,9 @@ def typed(tmp_path_factory):
 TYPED = [["--host-bytes", "900KB"], ["--host-bytes", "2MB", "--cache-ratio", "0.1", "--topology", "host"]]
 
 
-@pytest.mark.parametrize("mode", TYPED, ids=" ".join)
-def test_batches_of_several_node_types_are_the_same(typed, mode):
-    assert digest(typed, "--device", "cpu", *mode) == digest(typed, "--device", "cpu")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("mode", TYPED, ids=" ".join)
-def test_batches_of_several_node_types_of_a_gpu_are_the_same(typed, mode):
-    assert digest(typed, "--device", "cuda", *mode) == digest(typed, "--device", "cpu")
+@pytest.mark.parametrize(("device", "mode"), on_devices(TYPED, TYPED), ids=str)
+def test_batches_of_several_node_types_are_the_same(typed, device, mode):
+    assert digest(typed, "--device", device, *mode) == digest(typed, "--device", "cpu")
 
 
 def memory_of(pid: int, file: str) -> tuple[int, int]:

@@ -17,19 +17,6 @@ Query query_of(const std::vector<int64_t>& seeds, const std::vector<int32_t>& fa
   return {seeds, fanout, batch_key(1, 0, step), true};
 }
 
-TEST(PassOver, CountsWhatIsNotExcluded) {
-  for (uint32_t excluded = 0; excluded < 1U << 9; ++excluded) {
-    std::vector<int64_t> positions, others;
-    for (int64_t position = 0; position < 12; ++position) {
-      (excluded >> position & 1U ? positions : others).push_back(position);
-    }
-    const ExcludedRef list{positions.data(), std::ssize(positions)};
-    for (std::size_t i = 0; i < others.size(); ++i) {
-      ASSERT_EQ(pass_over(list, static_cast<int64_t>(i)), others[i]) << "of set " << excluded;
-    }
-  }
-}
-
 // Its twin with local ids throughout says which nodes the sources are.
 TEST(HostBackend, SourcesOfTheLastHopMayStayNodesOfTheGraph) {
   const auto graph = mixed_graph<int32_t>(500, 3);

@@ -28,12 +28,6 @@ struct CountingRun {
 
 uint64_t sum(auto values) { return std::accumulate(values.begin(), values.end(), uint64_t{0}); }
 
-TEST(Presample, StopsAtTheEpochsEndOrTheBound) {
-  EXPECT_EQ(CountingRun().presample(200).num_batches(), 32) << "twice 1000 seeds in batches of 64";
-  EXPECT_EQ(CountingRun().presample(5).num_batches(), 4);
-  EXPECT_EQ(CountingRun().presample(1).num_batches(), 1);
-}
-
 // However many batches are sampled side by side.
 TEST(Presample, CountsTheSameWithAnyNumberOfThreads) {
   const int threads = omp_get_max_threads();

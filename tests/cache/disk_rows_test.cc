@@ -86,15 +86,6 @@ TEST_P(DiskFileOfRows, ReadsNeighboursTogether) {
   EXPECT_LE(use_.reads, kNumRows / 20);
 }
 
-TEST_P(DiskFileOfRows, ReadsPlaneAAloneWhereThatIsAskedFor) {
-  const TieredRows rows(open(), some_in_memory());
-  const auto mapped = map(true);
-  const std::vector<int64_t> ids = random_ids(900);
-  std::vector<std::byte> coarse = room_for(ids);
-  mapped->fetch(ids, coarse.data(), true);
-  EXPECT_EQ(fetched(rows, ids, true), coarse);
-}
-
 TEST_P(DiskFileOfRows, FetchesSideBySide) {
   const TieredRows rows(open(), some_in_memory());
   const std::vector<int64_t> first = random_ids(2000), second = random_ids(4000);

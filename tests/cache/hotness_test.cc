@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 
 HotnessKey some_key() { return {11, 22, {25, 10}, 1024}; }
 
-// Five nodes, two batches; the numbers are by hand.
+// Five nodes, seven lists (two of them of other relations), two batches; the numbers are by hand.
 Hotness two_batches() {
-  Hotness hotness(some_key(), 5, 5, 7);
-  const std::vector<int64_t> first = {4, 0, 2}, lists = {4, 0}, picks = {2, 1}, second = {4, 1}, none = {0};
+  Hotness hotness(some_key(), 5, 7, 7);
+  const std::vector<int64_t> first = {4, 0, 2}, lists = {6, 0}, picks = {2, 1}, second = {4, 1}, none = {0};
   hotness.add({first, lists, picks});
   hotness.add({second, std::span(lists).first(1), none});
   return hotness;
@@ -37,8 +37,8 @@ TEST(Hotness, CountsRowsListsAndEdges) {
   const Hotness hotness = two_batches();
   EXPECT_EQ(hotness.num_batches(), 2);
   EXPECT_EQ(list(hotness.node_reads()), (std::vector<uint32_t>{1, 1, 1, 0, 2}));
-  EXPECT_EQ(list(hotness.expansions()), (std::vector<uint32_t>{1, 0, 0, 0, 2}));
-  EXPECT_EQ(list(hotness.edges_read()), (std::vector<uint64_t>{1, 0, 0, 0, 2}));
+  EXPECT_EQ(list(hotness.expansions()), (std::vector<uint32_t>{1, 0, 0, 0, 0, 0, 2}));
+  EXPECT_EQ(list(hotness.edges_read()), (std::vector<uint64_t>{1, 0, 0, 0, 0, 0, 2}));
   EXPECT_EQ(hotness.max_batch_nodes(), 3);
   EXPECT_EQ(hotness.max_batch_edges(), 3);
 }
@@ -127,7 +127,7 @@ class HotnessFile : public testing::Test {
 TEST_F(HotnessFile, ComesBackAsItWas) {
   const Hotness saved = two_batches();
   saved.save(path_);
-  EXPECT_EQ(fs::file_size(path_), 200u + 5 * 16);
+  EXPECT_EQ(fs::file_size(path_), 200u + 5 * 4 + 7 * 12);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "a temporary file is left";
   const HotnessKey key = some_key();
   const Hotness loaded = Hotness::load(path_, &key);
@@ -139,35 +139,6 @@ TEST_F(HotnessFile, ComesBackAsItWas) {
   EXPECT_EQ(list(loaded.node_reads()), list(saved.node_reads()));
   EXPECT_EQ(list(loaded.expansions()), list(saved.expansions()));
   EXPECT_EQ(list(loaded.edges_read()), list(saved.edges_read()));
-}
-
-// Three nodes with a list, and two lists more of other relations.
-TEST_F(HotnessFile, AGraphMayHaveMoreListsThanNodes) {
-  Hotness saved(some_key(), 3, 5, 7);
-  const std::vector<int64_t> nodes = {2, 0}, lists = {4, 2, 1}, picks = {3, 0, 6};
-  saved.add({nodes, lists, picks});
-  saved.save(path_);
-  EXPECT_EQ(fs::file_size(path_), 200u + 3 * 4 + 5 * 12);
-  const Hotness loaded = Hotness::load(path_);
-  EXPECT_EQ(loaded.max_batch_edges(), 9);
-  EXPECT_EQ(list(loaded.node_reads()), (std::vector<uint32_t>{1, 0, 1}));
-  EXPECT_EQ(list(loaded.expansions()), (std::vector<uint32_t>{0, 1, 1, 0, 1}));
-  EXPECT_EQ(list(loaded.edges_read()), (std::vector<uint64_t>{0, 6, 0, 0, 3}));
-}
-
-TEST_F(HotnessFile, KeepsThePromises) {
-  Hotness saved(some_key(), kManyNodes, kManyNodes, 7);
-  const auto reads = [](int64_t node, int batch) { return batch < node % 3; };
-  add_half(saved, reads);
-  add_half(saved, reads);
-  saved.begin_trial();
-  add_half(saved, reads);
-  saved.end_trial();
-  saved.save(path_);
-  const Hotness loaded = Hotness::load(path_);
-  EXPECT_EQ(list(loaded.promises().reads), list(saved.promises().reads));
-  EXPECT_EQ(loaded.promises().reads.size(), 5u);
-  EXPECT_TRUE(loaded.promises().expansions.empty());
 }
 
 // Files of earlier versions have a third table of what counts promise.
@@ -202,7 +173,7 @@ TEST_F(HotnessFile, EveryDamagedByteIsFound) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
     write(bad);
-    EXPECT_NE(refusal(), "no error") << "byte " << i;
+    EXPECT_NE(refusal().find("remove the file"), std::string::npos) << "byte " << i;
     EXPECT_EQ(totals_are_there(), i >= 200) << "byte " << i;
   }
   for (const std::string& bad :

@@ -9,7 +9,6 @@
 
 #include "base/random.h"
 #include "cache/list_ref.h"
-#include "cache/plan/cost.h"
 #include "tests/base/on_gpu.h"
 
 namespace cohort::cache {
@@ -74,16 +73,6 @@ class GpuListSlab : public ::testing::Test {};
 using IndexTypes = ::testing::Types<int32_t, int64_t>;
 TYPED_TEST_SUITE(ListSlabOf, IndexTypes);
 TYPED_TEST_SUITE(GpuListSlab, IndexTypes);
-
-TYPED_TEST(ListSlabOf, TakesTheBytesOfThePlan) {
-  const Lists<TypeParam> lists(100);
-  const Costs costs({{{lists.num_nodes(), {64}}}, lists.view()}, {Link{1500e9}, Link{360e9}, Link{51e9}});
-  int64_t bytes = 0;
-  for (const uint32_t node : lists.some_nodes()) bytes += costs.stored_bytes(Kind::kTopology, node);
-  const std::vector<uint32_t> nodes = lists.some_nodes();
-  EXPECT_EQ(ListPacker(lists.view(), nodes).bytes(), bytes);
-  EXPECT_EQ(lists.slab().bytes, bytes);
-}
 
 TYPED_TEST(ListSlabOf, IsTheSameInPiecesOfAnySize) {
   const Lists<TypeParam> lists(100);

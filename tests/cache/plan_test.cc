@@ -193,18 +193,6 @@ TEST(Plan, OnlyKindsThatThereArePayForAnIndex) {
   EXPECT_EQ(plan_of(small).gpus[0].used_bytes(), 0) << "no room beside the index";
 }
 
-TEST(Plan, WithoutABudgetEverythingComesFromTheHost) {
-  SmallInput small = random_input(2, {.num_nodes = 30}, {{0, 1}}, {0, 0});
-  small.input.index = {{64, 64}, 8, 0};
-  const Plan plan = plan_of(small);
-  for (const GpuPlan& gpu : plan.gpus) {
-    EXPECT_EQ(gpu.used_bytes(), 0);
-    EXPECT_EQ(gpu.use[kF][0].reads + gpu.use[kF][1].reads, 0);
-    EXPECT_GT(gpu.use[kF][2].reads, 0);
-    EXPECT_GT(gpu.use[kT][2].reads, 0);
-  }
-}
-
 TEST(Plan, ABudgetForEverythingHoldsEverythingEverywhere) {
   SmallInput small = random_input(2, {.num_nodes = 30}, {{0, 1}, {2}}, {1 << 20, 1 << 20, 1 << 20});
   small.input.index = {{64, 64}, 8, 0};
@@ -268,17 +256,6 @@ TEST(Plan, RowsOfOtherMachinesGoFirst) {
     EXPECT_NEAR(gpu.use[kF][kLocalTier].reads + gpu.use[kF][kHostTier].reads + gpu.use[kF][kRemoteTier].reads,
                 all_reads, 1e-9);
   }
-}
-
-TEST(Plan, CliquesMayHaveCountsOfTheirOwn) {
-  SmallInput small = random_input(2, {.num_nodes = 4, .counts_per_clique = true}, {{0, 1}, {2}}, {64, 64, 128});
-  for (OwnedCounts& counts : small.counts) counts.expansions.assign(4, 0);
-  small.counts[0].node_reads = {9, 1, 8, 2};
-  small.counts[1].node_reads = {1, 9, 3, 8};
-  const Plan plan = plan_of(small);
-  EXPECT_EQ(plan.gpus[0].slabs[kF].nodes, (std::vector<uint32_t>{0}));
-  EXPECT_EQ(plan.gpus[1].slabs[kF].nodes, (std::vector<uint32_t>{2}));
-  EXPECT_EQ(plan.gpus[2].slabs[kF].nodes, (std::vector<uint32_t>{1, 3}));
 }
 
 // Reads 100 : 1 : 1 and room for two rows on each of two GPUs: a second copy of the hot row saves 49 peer reads, which

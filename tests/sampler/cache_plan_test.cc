@@ -150,24 +150,6 @@ TEST_F(CachePlan, IsWrittenAsItIs) {
   }
 }
 
-// What it expects is what the counted batches read: rows a batch, of 20 bytes in host memory and 32 in a slab.
-TEST_F(CachePlan, ExpectsAllReadsOfABatch) {
-  count();
-  plan();
-  const cache::Hotness counts = cache::Hotness::load(options_.hotness);
-  const double reads = std::accumulate(counts.node_reads().begin(), counts.node_reads().end(), 0.0) / 10;
-  const json plan_file = written();
-  for (const json& rank : plan_file["ranks"]) {
-    const json& expected = rank["features"]["expected"];
-    double all = 0;
-    for (const char* tier : {"local", "peer", "host"}) all += expected[tier]["reads"].get<double>();
-    EXPECT_NEAR(all, reads, 1e-6 * reads);
-    EXPECT_NEAR(expected["host"]["bytes"], 20 * expected["host"]["reads"].get<double>(), 1e-6);
-    EXPECT_NEAR(expected["peer"]["bytes"], 32 * expected["peer"]["reads"].get<double>(), 1e-6);
-    EXPECT_GT(expected["peer"]["reads"], 0);
-  }
-}
-
 TEST_F(CachePlan, StandInsExpectNothing) {
   for (const char* policy : {"degree", "random"}) {
     options_.cache_policy = policy;

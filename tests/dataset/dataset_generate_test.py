@@ -126,17 +126,27 @@ def test_an_existing_folder_is_kept(tmp_path, capsys, run):
     assert run(*argv) == 0
     assert run(*argv) == 1
     assert "expected a new folder, found an existing one" in capsys.readouterr().err
-    assert run(*argv, "--overwrite") == 0
+    assert run(*argv, "--overwrite", "--nodes", "20") == 0
+    assert open_dataset(tmp_path / "g").num_nodes == 20
 
 
-def test_options_out_of_range_are_errors(tmp_path):
-    with pytest.raises(CohortError) as error:
-        make(tmp_path, kind="star")
-    assert error.value.place == "--kind"
-    with pytest.raises(CohortError, match="--dtype: expected uint8"):
-        make(tmp_path, dtype="int64")
-    with pytest.raises(CohortError, match="--seed: expected an integer in"):
-        make(tmp_path, seed=-1)
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        ("--kind", {"kind": "star"}),
+        ("--dtype", {"dtype": "int64"}),
+        ("--seed", {"seed": -1}),
+        ("--nodes", {"nodes": 0}),
+        ("--edges", {"edges": -1}),
+        ("--dim", {"dim": 0}),
+        ("--classes", {"classes": 2001}),
+        ("--split-ratio", {"split": (0.9, 0.2, 0.0)}),
+        ("--split-ratio", {"split": (-0.1, 0.2, 0.2)}),
+    ],
+)
+def test_options_out_of_range_are_errors(tmp_path, place, options):
+    with pytest.raises(CohortError, match=f"^{place}: expected"):
+        make(tmp_path, **options)
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):

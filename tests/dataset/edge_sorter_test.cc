@@ -37,8 +37,8 @@ Pairs random_pairs(int64_t num_nodes, int64_t count) {
   return out;
 }
 
-void add(EdgeSorter& sorter, const Pairs& pairs, const IdMap* ids = nullptr) {
-  sorter.add({pairs.src.data(), 1}, {pairs.dst.data(), 1}, static_cast<int64_t>(pairs.src.size()), ids, {});
+void add(EdgeSorter& sorter, const Pairs& pairs) {
+  sorter.add({pairs.src.data(), 1}, {pairs.dst.data(), 1}, static_cast<int64_t>(pairs.src.size()), nullptr, {});
 }
 
 // (destination, source) of the edges in a folder, in their order.
@@ -149,24 +149,12 @@ TEST(EdgeSorter, BytesDependOnNeitherMemoryNorThreads) {
   EXPECT_EQ(files.size(), 1u);
 }
 
-TEST(EdgeSorter, AGraphWithoutEdgesHasColumns) {
-  const TemporaryFolder folder;
-  EdgeSorter sorter(folder.path(), kSmall, {"edges", 3});
-  sorter.write(folder.path(), {});
-  EXPECT_EQ(map_npy(folder / "indptr.npy").size(), 4);
-  EXPECT_EQ(map_npy(folder / "indices.npy").size(), 0);
-}
-
-std::string refusal(EdgeSorter& sorter, const Pairs& pairs, const IdMap* ids = nullptr) {
-  return base::error_of([&] { add(sorter, pairs, ids); });
-}
-
 TEST(EdgeSorter, AnEndThatIsNoNodeIsNamed) {
   const TemporaryFolder folder;
   const auto said = [&](EdgeOptions options, Pairs pairs) {
     EdgeSorter sorter(folder.path(), kSmall, std::move(options));
     add(sorter, {{0, 1}, {1, 0}});
-    return refusal(sorter, pairs);
+    return base::error_of([&] { add(sorter, pairs); });
   };
   EXPECT_EQ(said({"e.npy", 5}, {{1, 2, 9}, {0, 5, 0}}).substr(0, 71),
             "e.npy: destination of edge 3: expected a node in [0, 5), found 5\n  hint");
@@ -174,33 +162,6 @@ TEST(EdgeSorter, AnEndThatIsNoNodeIsNamed) {
             std::string::npos);
   EXPECT_NE(said({"e.npy", 5, true}, {{1, 7}, {0, 4}}).find("source of edge 3"), std::string::npos);
   EXPECT_NE(said({"e.npy"}, {{1, int64_t{1} << 32}, {0, 4}}).find("a node in [0, 4294967296)"), std::string::npos);
-}
-
-TEST(EdgeSorter, EdgesBetweenTwoTypesHaveTheirOwnBounds) {
-  const TemporaryFolder folder;
-  EdgeSorter sorter(folder.path(), kLarge,
-                    {.place = "e", .num_nodes = 2, .num_sources = 5, .source_type = "author", .target_type = "paper"});
-  add(sorter, {{4, 0, 4}, {1, 1, 0}});
-  EXPECT_NE(refusal(sorter, {{5}, {0}}).find("source of edge 3: expected a node of type author in [0, 5), found 5"),
-            std::string::npos);
-  EXPECT_NE(refusal(sorter, {{2}, {2}}).find("destination of edge 3: expected a node of type paper in [0, 2), found 2"),
-            std::string::npos);
-  sorter.write(folder.path(), {});
-  const std::vector<std::pair<int64_t, int64_t>> wanted{{0, 4}, {1, 0}, {1, 4}};
-  EXPECT_EQ(edges_in(folder.path()), wanted);
-}
-
-TEST(EdgeSorter, NumbersThatAreNamesAreFoundOut) {
-  const TemporaryFolder folder;
-  EdgeSorter sorter(folder.path(), kSmall, {"e.npy"});
-  add(sorter, {{0, 4000000000}, {1, 0}});
-  try {
-    sorter.write(folder.path(), {});
-    FAIL() << "written";
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.parts().found, "node 4000000000");
-    EXPECT_NE(error.parts().hint.find("--rename"), std::string::npos);
-  }
 }
 
 TEST(IdMap, FindsEveryIdAndNoOther) {
@@ -212,35 +173,6 @@ TEST(IdMap, FindsEveryIdAndNoOther) {
     for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(map.node(ids[i]), static_cast<int64_t>(i));
     for (const int64_t other : {int64_t{6}, int64_t{-2}, int64_t{1} << 40}) EXPECT_EQ(map.node(other), -1);
   }
-}
-
-TEST(IdMap, NodesMayHaveAnyOrder) {
-  const std::vector<int64_t> ids = {-5, 10, 11}, nodes = {2, 0, 1};
-  const IdMap map(ids, nodes);
-  EXPECT_EQ(map.node(-5), 2);
-  EXPECT_EQ(map.node(11), 1);
-  const TemporaryFolder folder;
-  EdgeSorter sorter(folder.path(), kSmall, {"edges", 3});
-  add(sorter, {{-5, 11}, {10, -5}}, &map);
-  sorter.write(folder.path(), {});
-  EXPECT_EQ(edges_in(folder.path()), (std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {2, 1}}));
-  EdgeSorter other(folder.path(), kSmall, {"e.csv", 3});
-  EXPECT_NE(refusal(other, {{-5, 12}, {10, -5}}, &map).find("source of edge 1: expected an id that"),
-            std::string::npos);
-}
-
-TEST(IdSorter, WritesDistinctIdsInOrder) {
-  const TemporaryFolder folder;
-  IdSorter sorter(folder.path(), kSmall);
-  std::set<int64_t> wanted;
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < 9000; ++i) ids.push_back((i * 7919 % 4001 - 2000) * 1000000007);
-  wanted.insert(ids.begin(), ids.end());
-  sorter.add(ids.data(), 1, static_cast<int64_t>(ids.size()), {});
-  sorter.write(folder / "ids.npy", {});
-  const auto file = map_npy(folder / "ids.npy");
-  const auto found = file.as<int64_t>();
-  EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin(), wanted.end()));
 }
 
 }  // namespace

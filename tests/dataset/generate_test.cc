@@ -9,7 +9,6 @@
 #include <set>
 
 #include "dataset/check.h"
-#include "dataset/dataset.h"
 #include "dataset/generating/edges.h"
 #include "dataset/generating/features.h"
 #include "dataset/generating/permutation.h"
@@ -182,42 +181,6 @@ TEST(GenerateFolder, AnotherSeedIsAnotherGraph) {
   for (const char* file : {"indices.npy", "features.npy", "labels.npy", "train_ids.npy"}) {
     EXPECT_NE(read_bytes(folder / "a" / file), read_bytes(folder / "b" / file)) << file;
   }
-}
-
-TEST(GenerateFolder, IsNotReplacedUnasked) {
-  const TemporaryFolder folder;
-  GenerateOptions options = small(GraphKind::sbm);
-  generate(folder / "graph", options);
-  EXPECT_THROW(generate(folder / "graph", options), base::Error);
-  options.overwrite = true;
-  options.num_nodes = 100;
-  generate(folder / "graph/", options);
-  EXPECT_EQ(Dataset::open(folder / "graph").num_nodes(), 100);
-  std::filesystem::create_directory(folder / "home");
-  write_bytes(folder / "home/letter.txt", "dear");
-  EXPECT_THROW(generate(folder / "home", options), base::Error);
-  EXPECT_EQ(read_bytes(folder / "home/letter.txt"), "dear");
-}
-
-TEST(GenerateFolder, RefusesOptionsOutOfRange) {
-  const TemporaryFolder folder;
-  const auto place_of = [&](auto change) -> std::string {
-    GenerateOptions options = small(GraphKind::sbm);
-    change(options);
-    try {
-      generate(folder / "graph", options);
-    } catch (const base::Error& error) {
-      return error.parts().place;
-    }
-    return "none";
-  };
-  EXPECT_EQ(place_of([](auto& o) { o.num_nodes = 0; }), "--nodes");
-  EXPECT_EQ(place_of([](auto& o) { o.num_edges = -1; }), "--edges");
-  EXPECT_EQ(place_of([](auto& o) { o.feature_dim = 0; }), "--dim");
-  EXPECT_EQ(place_of([](auto& o) { o.num_classes = 3001; }), "--classes");
-  EXPECT_EQ(place_of([](auto& o) { o.feature_dtype = DType::int64; }), "--dtype");
-  EXPECT_EQ(place_of([](auto& o) { o.split = {0.9, 0.2, 0.0}; }), "--split-ratio");
-  EXPECT_EQ(place_of([](auto& o) { o.split = {-0.1, 0.2, 0.2}; }), "--split-ratio");
 }
 
 }  // namespace

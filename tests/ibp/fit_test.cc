@@ -112,12 +112,6 @@ TEST(Fit, SlotsTouchFewerLinesThanPackedRows) {
   EXPECT_NEAR(result.candidates[0].lines_per_row, (4 + 14) / 5.0, 0.01);
 }
 
-TEST(Fit, SameSeedSameProfile) {
-  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, 9000);
-  const FitOptions options{.codec = "invariant", .sample = 0.01, .min_sample = 100, .seed = 5};
-  EXPECT_EQ(fit(rows.table, options).profile, fit(rows.table, options).profile);
-}
-
 TEST(Profile, EveryFlippedBitAndEveryCutIsAnError) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 50);
   std::vector<Profile> profiles = all_profiles(rows.table);

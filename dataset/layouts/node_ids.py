@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MIN_BLOCK = 1 << 20
-LOOKUPS_AHEAD = 2  # blocks of edges whose ids are looked up at once
+LOOKUPS_AHEAD = 3  # blocks of edges whose ids are looked up, or have been, while one is used
 SKIP_HINT = "to leave such rows without an edge"
 SEPARATOR = "\x1f"  # between the parts of a key of several columns
 

@@ -22,7 +22,8 @@ ROW_BYTES = {"texts": 32, "integers": 16}  # what a column is taken to have
 LIST_BYTES = 256  # of numbers, which may be lists
 FIXED_SIZES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")  # Parquet's types of values of at most 8 bytes
 GROUPS_AHEAD = 2
-BUFFER_BYTES = 1 << 16  # of a column: what is decompressed stays in a cache of the processor
+# Columns are read through small buffers: what is decompressed stays in a cache of the processor.
+READ_OPTIONS = {"buffer_size": 1 << 16, "pre_buffer": False}
 MOST_ROWS = 1 << 17  # of integers and texts at once: on their way to the sorter they stay in a cache of the processor
 
 
@@ -91,7 +92,7 @@ class ParquetFile(ArrowTable):
     def _open(self) -> pa.Schema:
         import pyarrow.parquet as pq
 
-        self._file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        self._file = pq.ParquetFile(self.path, **READ_OPTIONS)
         return self._file.schema_arrow
 
     def count(self) -> int:
@@ -109,7 +110,7 @@ class ParquetFile(ArrowTable):
         """A row group. Threads do not share an open file."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path, metadata=self._file.metadata, buffer_size=BUFFER_BYTES) as file:
+        with pq.ParquetFile(self.path, metadata=self._file.metadata, **READ_OPTIONS) as file:
             return file.read_row_group(number, columns=names)
 
     def _most_bytes_of_groups(self, names: list[str]) -> float:

@@ -6,7 +6,11 @@
 
 #include "base/bits.h"
 
+#ifdef __x86_64__
 #include <immintrin.h>
+#else
+#include <arm_acle.h>
+#endif
 
 namespace cohort::base {
 namespace {
@@ -23,13 +27,6 @@ uint32_t multiply(uint32_t a, uint32_t b) {
   return product;
 }
 
-// x^exponent.
-uint32_t power_of_x(int exponent) {
-  uint32_t result = 1u << 31;
-  for (int i = 0; i < exponent; ++i) result = multiply(result, 1u << 30);
-  return result;
-}
-
 // x^(8 * 2^power): what 2^power bytes of zeros multiply a CRC by.
 uint32_t shift_by_power(int power) {
   uint32_t result = 1u << 23;
@@ -37,17 +34,28 @@ uint32_t shift_by_power(int power) {
   return result;
 }
 
+// The processor's instructions; of ARM's, those of ARMv8.1 and most before.
+#ifdef __x86_64__
+#define COHORT_CRC __attribute__((target("sse4.2")))
+COHORT_CRC inline uint64_t crc_of(uint64_t crc, uint64_t word) { return _mm_crc32_u64(crc, word); }
+COHORT_CRC inline uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+#else
+#define COHORT_CRC __attribute__((target("+crc")))
+COHORT_CRC inline uint64_t crc_of(uint64_t crc, uint64_t word) { return __crc32cd(static_cast<uint32_t>(crc), word); }
+COHORT_CRC inline uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+#endif
+
 // The instruction gives its result after three cycles, but starts in each: several CRCs side by side, of bytes that
 // follow each other.
 constexpr int kLanePower = 12;
 constexpr std::size_t kLaneBytes = std::size_t{1} << kLanePower, kLanes = 4;
 
-__attribute__((target("sse4.2"))) uint32_t crc_of_lanes(const std::byte* from, uint32_t crc) {
+COHORT_CRC uint32_t crc_of_lanes(const std::byte* from, uint32_t crc) {
   static const uint32_t shift = shift_by_power(kLanePower);
   std::array<uint64_t, kLanes> lanes = {crc};
   for (std::size_t at = 0; at < kLaneBytes; at += sizeof(uint64_t)) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = _mm_crc32_u64(lanes[lane], load_as<uint64_t>(from + lane * kLaneBytes + at));
+      lanes[lane] = crc_of(lanes[lane], load_as<uint64_t>(from + lane * kLaneBytes + at));
     }
   }
   crc = static_cast<uint32_t>(lanes[0]);
@@ -55,15 +63,23 @@ __attribute__((target("sse4.2"))) uint32_t crc_of_lanes(const std::byte* from, u
   return crc;
 }
 
-__attribute__((target("sse4.2"))) uint32_t crc_by_instruction(const std::byte* from, std::size_t count, uint32_t crc) {
+COHORT_CRC uint32_t crc_by_instruction(const std::byte* from, std::size_t count, uint32_t crc) {
   for (; count >= kLanes * kLaneBytes; count -= kLanes * kLaneBytes, from += kLanes * kLaneBytes) {
     crc = crc_of_lanes(from, crc);
   }
   uint64_t wide = crc;
-  for (; count >= 8; count -= 8, from += 8) wide = _mm_crc32_u64(wide, load_as<uint64_t>(from));
+  for (; count >= 8; count -= 8, from += 8) wide = crc_of(wide, load_as<uint64_t>(from));
   crc = static_cast<uint32_t>(wide);
-  for (; count; --count, ++from) crc = _mm_crc32_u8(crc, static_cast<uint8_t>(*from));
+  for (; count; --count, ++from) crc = crc_of_byte(crc, static_cast<uint8_t>(*from));
   return crc;
+}
+
+#ifdef __x86_64__
+// x^exponent.
+uint32_t power_of_x(int exponent) {
+  uint32_t result = 1u << 31;
+  for (int i = 0; i < exponent; ++i) result = multiply(result, 1u << 30);
+  return result;
 }
 
 // Bytes whose CRC is that of many more: each 16 of them are multiplied by x^(8 * kFoldBytes), modulo the CRC's
@@ -104,15 +120,18 @@ COHORT_FOLDS uint32_t crc_by_folding(const std::byte* from, std::size_t count, u
   _mm512_storeu_si512(&folded[3], d);
   return crc_by_instruction(reinterpret_cast<const std::byte*>(folded.data()), kFoldBytes, 0);
 }
+#endif
 
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+#ifdef __x86_64__
   static const bool folds = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
   if (const std::size_t most = bytes.size() / kFoldBytes * kFoldBytes; folds && most > kFoldBytes) {
     before = ~crc_by_folding(bytes.data(), most, ~before);
     bytes = bytes.subspan(most);
   }
+#endif
   return crc32c_without_folds(bytes, before);
 }
 

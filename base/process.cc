@@ -41,6 +41,10 @@ Stat read_stat(const std::filesystem::path& folder) {
 
 std::filesystem::path folder_of(int32_t pid) { return base::format("/proc/{}", pid); }
 
+// Of the process's first thread, which has its state and start: an emulator (qemu-user) makes up a process's own `stat`
+// for this process, and others see another start.
+Stat stat_of(int32_t pid) { return read_stat(base::format("/proc/{0}/task/{0}", pid)); }
+
 bool is_over(const Stat& stat) { return stat.state == 'Z' || stat.state == 'X'; }
 
 // Whether all threads of a process have ended. The kernel wakes who waits for that by a descriptor of the process; a
@@ -59,7 +63,7 @@ bool has_ended(int32_t pid) {
     fail_errno(base::format("pidfd_open of process {}", pid), "success", errno);
   }
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
-  if (!is_over(read_stat(folder_of(pid)))) return false;
+  if (!is_over(stat_of(pid))) return false;
   std::error_code failed;  // the first thread has ended, others may run
   const std::filesystem::directory_iterator end;
   for (std::filesystem::directory_iterator thread(folder_of(pid) / "task", failed); !failed && thread != end;
@@ -73,7 +77,7 @@ bool has_ended(int32_t pid) {
 }  // namespace
 
 ProcessId process_with_pid(int32_t pid) {
-  const Stat stat = read_stat(folder_of(pid));
+  const Stat stat = stat_of(pid);
   return stat.state == 0 ? ProcessId{} : ProcessId{pid, stat.start_time};
 }
 
@@ -81,7 +85,7 @@ ProcessId current_process() { return process_with_pid(getpid()); }
 
 bool is_alive(const ProcessId& process) {
   if (process.pid == 0 || has_ended(process.pid)) return false;
-  const Stat stat = read_stat(folder_of(process.pid));
+  const Stat stat = stat_of(process.pid);
   return stat.state == 0 || stat.start_time == process.start_time;
 }
 

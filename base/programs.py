@@ -133,9 +133,10 @@ def is_stopped(pid: int) -> bool:
 
 
 def _status_of(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, the state first; ["X"]: there is no such process."""
+    """The fields of /proc/PID/stat after the name, the state first; ["X"]: there is no such process. As in
+    base/process.cc, those of its first thread."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ["X"]
 

@@ -12,18 +12,31 @@
 #include <utility>
 #include <vector>
 
+#ifdef __x86_64__
 #include <immintrin.h>
+#endif
 
 namespace cohort::base {
 
 // Writes a line of a cache without reading it first, and past the caches: nobody reads it soon.
 inline void stream_line(void* to, const void* from) noexcept {
+#ifdef __x86_64__
   auto* const words = static_cast<long long*>(to);
   for (int i = 0; i < 8; ++i) {
     long long word;
     std::memcpy(&word, static_cast<const std::byte*>(from) + 8 * i, sizeof word);
     _mm_stream_si64(words + i, word);
   }
+#else
+  std::memcpy(to, from, 64);
+#endif
+}
+
+// Before other threads read what was streamed.
+inline void end_streaming() noexcept {
+#ifdef __x86_64__
+  _mm_sfence();
+#endif
 }
 
 // Orders keys by the kDigitBits bits from `shift` on, equal ones in the order in which they come. Threads have a piece
@@ -68,7 +81,7 @@ void sort_by_digit(std::span<const Key> in, std::span<Key> out, int shift) {
     for (std::size_t digit = 0; digit < kDigits; ++digit) {
       if (next[digit] % kLine != 0) write(digit, next[digit]);
     }
-    _mm_sfence();  // before other threads read what was streamed
+    end_streaming();
   }
 }
 

@@ -1,9 +1,12 @@
 #include "base/random_many.h"
 
+#ifdef __x86_64__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of GCC 12's own header
 #include <immintrin.h>
+#endif
 
 namespace cohort::base {
+#ifdef __x86_64__
 namespace {
 
 // Words of Philox are in the low halves of lanes of 64 bits; the high halves hold anything. Two vectors take turns, as
@@ -76,15 +79,20 @@ __attribute__((target("avx512f"))) void by_avx512(PhiloxKey key, const uint64_t*
 }
 
 }  // namespace
+#endif
 
 std::span<const RandomMany> ways_of_random_many() {
   static const RandomMany by_one = [](PhiloxKey key, const uint64_t* a, const uint64_t* b, std::size_t count,
                                       uint64_t* out) {
     for (std::size_t i = 0; i < count; ++i) out[i] = random_64(key, a[i], b[i]);
   };
+#ifdef __x86_64__
   static const RandomMany ways[] = {&by_avx512, &by_avx2, by_one};
   const std::size_t first = __builtin_cpu_supports("avx512f") ? 0 : __builtin_cpu_supports("avx2") ? 1 : 2;
   return std::span(ways).subspan(first);
+#else
+  return {&by_one, 1};
+#endif
 }
 
 void random_many(PhiloxKey key, const uint64_t* a, const uint64_t* b, std::size_t count, uint64_t* out) {

@@ -35,6 +35,7 @@ struct PortableBits {
   }
 };
 
+#ifdef __x86_64__
 #define COHORT_BMI2 __attribute__((target("bmi2,popcnt")))
 struct Bmi2Bits {
   COHORT_BMI2 static void put_without(uint64_t dropped, uint64_t word, BitWriter& out) {
@@ -59,6 +60,7 @@ struct Bmi2Bits {
     return __builtin_ia32_pdep_di(kept, ~code.mask) | code.value;
   }
 };
+#endif
 
 // Chunk i of the row; the last one may be short and is filled with zeros.
 template <typename Chunk>
@@ -132,6 +134,7 @@ uint32_t decode_with(const ProfileRef& profile, const std::byte* in, uint32_t by
                                   : decode_chunks<Bits, uint64_t>(profile, in, bytes, row);
 }
 
+#ifdef __x86_64__
 // "flatten" brings the whole loop into a function whose target has the instructions.
 COHORT_BMI2 __attribute__((flatten)) uint32_t encode_bmi2(const ProfileRef& profile, const std::byte* row,
                                                           std::byte* out) {
@@ -142,6 +145,7 @@ COHORT_BMI2 __attribute__((flatten)) uint32_t decode_bmi2(const ProfileRef& prof
   return decode_with<Bmi2Bits>(profile, in, bytes, row);
 }
 const bool kHasBmi2 = __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+#endif
 
 }  // namespace
 
@@ -154,12 +158,16 @@ uint32_t decode_invariant_portable(const ProfileRef& profile, const std::byte* i
 }
 
 uint32_t encode_invariant(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+#ifdef __x86_64__
   if (kHasBmi2) return encode_bmi2(profile, row, out);
+#endif
   return encode_invariant_portable(profile, row, out);
 }
 
 uint32_t decode_invariant(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row) {
+#ifdef __x86_64__
   if (kHasBmi2) return decode_bmi2(profile, in, bytes, row);
+#endif
   return decode_invariant_portable(profile, in, bytes, row);
 }
 

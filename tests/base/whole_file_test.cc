@@ -53,7 +53,9 @@ int close(int file) {
   const auto result = static_cast<int>(syscall(SYS_close, file));
   return fails ? errno = faults.fails["close"], -1 : result;
 }
-int rename(const char* from, const char* to) noexcept { return call("rename", SYS_rename, from, to); }
+int rename(const char* from, const char* to) noexcept {
+  return call("rename", SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+}
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
   return call("renameat2", SYS_renameat2, from_folder, from, to_folder, to, flags);
 }

@@ -17,6 +17,13 @@ namespace cohort::trainer {
 
 enum class Dtype : int { kFloat32 = 0, kBfloat16, kFloat16, kFloat64 };
 
+// The host compiler's float16.
+#ifdef __aarch64__
+using HostFloat16 = __fp16;
+#else
+using HostFloat16 = _Float16;
+#endif
+
 struct Bfloat16 {
   uint16_t bits;
 };
@@ -44,7 +51,7 @@ COHORT_HOST_DEVICE inline float widen(Float16 value) {
 #ifdef __CUDA_ARCH__
   return __half2float(__ushort_as_half(value.bits));
 #else
-  return static_cast<float>(std::bit_cast<_Float16>(value.bits));
+  return static_cast<float>(std::bit_cast<HostFloat16>(value.bits));
 #endif
 }
 
@@ -63,7 +70,7 @@ COHORT_HOST_DEVICE T narrow(Sum<T> value) {
 #ifdef __CUDA_ARCH__
     return {__half_as_ushort(__float2half_rn(value))};
 #else
-    return {std::bit_cast<uint16_t>(static_cast<_Float16>(value))};
+    return {std::bit_cast<uint16_t>(static_cast<HostFloat16>(value))};
 #endif
   } else {
     return value;

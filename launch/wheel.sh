@@ -8,8 +8,8 @@
 #
 # A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
 # GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. Its
-# platform tag is the oldest that the libraries of this system permit. COHORT_PYTHON as in launch/quickstart.sh. Untried
-# on other processors than x86-64, for which the code is (docs/install.md, "On ARM").
+# platform tag is the oldest that the libraries of this system permit. COHORT_PYTHON as in launch/quickstart.sh. Never
+# run on aarch64, for which the code compiles (docs/install.md, "On ARM").
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup/setup.sh"
 

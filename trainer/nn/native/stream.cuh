@@ -21,10 +21,11 @@
 
 namespace cohort::trainer {
 
-// Measured on an H200.
-constexpr int kStreamRows = 16;                                         // of a warp, below kWarp
-constexpr int kStreamPacks = 12;                                        // of a lane, on their way or taken
-constexpr int kStreamBlocks = 4;                                        // on an SM
+// The fastest of those tried on an H200.
+constexpr int kStreamRows = 16;   // of a warp, below kWarp
+constexpr int kStreamPacks = 12;  // of a lane, on their way or taken
+constexpr int kStreamBlocks = 4;  // on an SM
+// Chosen between shapes that were faster with streams there (12,000 warps and more, 1 to 10 edges a row) and without.
 constexpr int64_t kLeastStreamedWarps = 4096, kMostStreamedEdges = 32;  // of a call; of its rows, in the mean
 
 // The warps that have work if a row is `tiles` times 512 bytes.

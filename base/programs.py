@@ -1,6 +1,5 @@
 """Cohort's own programs: finding, starting and stopping them, and the ends of their logs."""
 
-import contextlib
 import ctypes
 import json
 import os
@@ -17,6 +16,9 @@ from cohort_gnn.base.errors import CohortError
 # Environment for a process that shares the cores with another: OpenMP threads that spin while they wait make both of
 # them several times slower. What the user has set wins.
 POLITE = {"OMP_WAIT_POLICY": "passive"}
+
+KILL_SECONDS = 10.0  # in which the kernel ends a process, though it may have much memory to give back
+END_POLL_SECONDS = 0.005
 
 _QUIET = "ignore:`torch.jit.script` is deprecated:FutureWarning"  # PyG's, as it is imported
 PR_SET_PDEATHSIG = 1
@@ -75,21 +77,34 @@ def end_processes(
     Args:
         before_kill: takes the pid of each that is killed.
     """
-    running = [process for process in processes if process.poll() is None]
+    running = [process for process in processes if not has_ended(process)]
     for process in running:
         process.terminate()
-    deadline = time.monotonic() + seconds
     try:
-        for process in running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        _wait_for(running, seconds)
     finally:
+        running = [process for process in running if not has_ended(process)]
         for process in running:
-            if process.poll() is None:
-                if before_kill:
-                    before_kill(process.pid)
-                process.kill()
-                process.wait()
+            if before_kill:
+                before_kill(process.pid)
+            process.kill()
+        _wait_for(running, KILL_SECONDS)
+
+
+def _wait_for(processes: list[subprocess.Popen], seconds: float) -> None:
+    """Returns when all have ended, or so many seconds later."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not all(map(has_ended, processes)):
+        time.sleep(END_POLL_SECONDS)
+
+
+def has_ended(process: subprocess.Popen) -> bool:
+    """Whether a child has ended, also when Popen no longer finds out: an exception from a signal handler (Ctrl-C in a
+    script) within ``poll`` can leave its lock held, and it answers None for ever after."""
+    if process.poll() is None and runs(process.pid):
+        return False
+    process.poll()  # its exit code, where it ended between the two
+    return True
 
 
 def runs(pid: int) -> bool:

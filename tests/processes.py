@@ -45,7 +45,7 @@ def beginning_with(text: str, folder: Path) -> dict[str, str]:
 def here(*arguments) -> subprocess.CompletedProcess:
     """`cohort <arguments>` in this process: what ends before it starts programs of its own needs none itself."""
     from cohort_gnn.launch.main import main
-    from cohort_gnn.launch.run.supervise import handlers_kept
+    from cohort_gnn.launch.run.stopping import handlers_kept
 
     out, err = io.StringIO(), io.StringIO()
     with handlers_kept(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.spelling import nearest
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.launch.run.supervise import handlers_kept
+from cohort_gnn.launch.run.stopping import handlers_kept
 from cohort_gnn.launch.run.train import train_command as command
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import options_of

@@ -19,7 +19,8 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.options import writable_folder
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.supervise import ReportedFailure, handlers_kept
+from cohort_gnn.launch.run.stopping import handlers_kept
+from cohort_gnn.launch.run.supervise import ReportedFailure
 from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 

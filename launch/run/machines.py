@@ -21,7 +21,8 @@ from cohort_gnn.base.machine import STARTERS, variables_shown
 from cohort_gnn.base.programs import end_processes, python, start_time_of
 from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
-from cohort_gnn.launch.run.supervise import ReportedFailure, begin_child
+from cohort_gnn.launch.run.stopping import heed_stop
+from cohort_gnn.launch.run.supervise import POLL_SECONDS, ReportedFailure, begin_child
 from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
@@ -122,8 +123,8 @@ class Meeting:
         with contextlib.suppress(OSError):  # it has ended, and its last words say why
             self._pipe.send(words)
 
-    def _heard(self, seconds: float | None) -> dict[str, Any]:
-        """What the process says within so many seconds (None: whenever that is); empty: nothing."""
+    def _heard(self, seconds: float) -> dict[str, Any]:
+        """What the process says within so many seconds; empty: nothing."""
         try:
             return self._pipe.recv() if self._pipe.poll(seconds) else {}
         except (EOFError, OSError):
@@ -171,7 +172,7 @@ class Meeting:
         self._hear(0)
         return self.lost
 
-    def _hear(self, seconds: float | None) -> None:
+    def _hear(self, seconds: float) -> None:
         if not self.lost and not self._all_done:
             line = self._heard(seconds)
             self.lost, self._all_done = line.get("lost", ""), "all_done" in line
@@ -184,7 +185,9 @@ class Meeting:
     def waits_for_all(self) -> str:
         """Waits until all machines are done; they are watched meanwhile, which bounds the wait. Returns as `looks`."""
         self._tell(done=True)
-        self._hear(None)
+        while not self.lost and not self._all_done:
+            self._hear(POLL_SECONDS)
+            heed_stop()
         return self.lost
 
     def close(self) -> None:

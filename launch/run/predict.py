@@ -19,7 +19,8 @@ from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.dataset.tasks import instant_of, open_task, tasks_of
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
-from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
+from cohort_gnn.launch.run.stopping import Stopped, handlers_kept, pause, stop_on_signals
+from cohort_gnn.launch.run.supervise import POLL_SECONDS, begin_child
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.run_file import read_run_json
@@ -163,9 +164,9 @@ def predict(args: argparse.Namespace) -> int:
             stop_on_signals()
             try:
                 remove_temporaries(out)
-                with stopped_later():
-                    process = subprocess.Popen(command, preexec_fn=begin_child)
-                code = process.wait()
+                process = subprocess.Popen(command, preexec_fn=begin_child)
+                while (code := process.poll()) is None:
+                    pause(POLL_SECONDS)
                 if code < 0:
                     cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
                     LOG.info(f"the prediction was ended by signal {-code}{cure}")

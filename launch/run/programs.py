@@ -17,14 +17,8 @@ from cohort_gnn.launch.options.devices import visible_by_uuid
 from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.run.machines import Meeting
 from cohort_gnn.launch.run.mps import Mps
-from cohort_gnn.launch.run.supervise import (
-    Stopped,
-    Supervisor,
-    ignore_stop_signals,
-    rank_environment,
-    stop_on_signals,
-    stopped_later,
-)
+from cohort_gnn.launch.run.stopping import Stopped, heed_stop, ignore_stop_signals, stop_on_signals
+from cohort_gnn.launch.run.supervise import Supervisor, rank_environment
 from cohort_gnn.spec import files
 
 LOG = logging.getLogger(__name__)
@@ -56,6 +50,7 @@ def run_programs(
             supervisor = _start(out, run, show_output, inherited, cleanup, meeting, notes)
             try:
                 code = supervisor.watch()
+                heed_stop()  # one that came at the very end is for whoever called us, too
             except Stopped as stop:
                 supervisor.stop_trainers()
                 if meeting:
@@ -88,10 +83,9 @@ def _start(
     for dead in folder.swept:
         LOG.info(f"removed the files of a dead run: {dead}")
     on_gpu = run["sampler"]["device"] == "cuda"
-    with stopped_later():  # so that a daemon that is started is also known, and ended
-        mps = start_mps() if on_gpu and run["mps"] else None
-        if mps:
-            cleanup.callback(mps.stop)
+    mps = start_mps() if on_gpu and run["mps"] else None
+    if mps:
+        cleanup.callback(mps.stop)
     run["time_sliced"] = on_gpu and mps is None
     run["began"] = time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}

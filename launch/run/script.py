@@ -17,15 +17,8 @@ from cohort_gnn.launch.options.devices import devices, resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.job import count_ranks
 from cohort_gnn.launch.run.programs import start_mps
-from cohort_gnn.launch.run.supervise import (
-    POLL_SECONDS,
-    Stopped,
-    handlers_kept,
-    ignore_stop_signals,
-    rank_environment,
-    stop_on_signals,
-    stopped_later,
-)
+from cohort_gnn.launch.run.stopping import Stopped, handlers_kept, ignore_stop_signals, pause, stop_on_signals
+from cohort_gnn.launch.run.supervise import POLL_SECONDS, rank_environment
 from cohort_gnn.spec.run import SamplerSpec
 
 STOP_SECONDS = 5.0
@@ -61,8 +54,7 @@ def run_script(args: argparse.Namespace) -> int:
             spec = spec_of(args, SamplerSpec)
             device = resolve_device(spec.device)
             num_ranks = count_ranks(spec, device)
-            with stopped_later():  # so that a daemon that is started is also known, and ended
-                mps = start_mps() if device == "cuda" else None
+            mps = start_mps() if device == "cuda" else None
             with _meeting(num_ranks) as store:
                 env = POLITE | os.environ | (mps.env if mps else {}) | store
                 env |= {"CUDA_VISIBLE_DEVICES": ""} if spec.device == "cpu" else _visible(spec.gpus, env)
@@ -72,7 +64,7 @@ def run_script(args: argparse.Namespace) -> int:
                     processes.append(subprocess.Popen(command, env=own, preexec_fn=end_with_parent))
                 codes = [process.poll() for process in processes]
                 while None in codes and not any(codes):  # till all have ended well, or one has not
-                    time.sleep(POLL_SECONDS)
+                    pause(POLL_SECONDS)
                     codes = [process.poll() for process in processes]
             code = next(filter(None, codes), 0)
             return code if code >= 0 else 128 - code

@@ -1,6 +1,5 @@
 """Starts processes, watches them, names the one that failed, and leaves nothing behind."""
 
-import contextlib
 import logging
 import math
 import os
@@ -8,7 +7,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +22,7 @@ from cohort_gnn.base.programs import (
     start_logged,
 )
 from cohort_gnn.launch.run.mps import Mps
+from cohort_gnn.launch.run.stopping import pause
 
 if TYPE_CHECKING:
     from cohort_gnn.launch.run.machines import Meeting
@@ -37,7 +36,6 @@ SAVE_SECONDS = 4.0  # for trainers to finish their step and write a checkpoint
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
 STOPPED_SECONDS = 2.0  # after which a stopped process is reported
 ROWS_SECONDS = 3.0  # the same for the error of a sampler that asks other machines for rows
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ReportedFailure(Exception):
@@ -46,13 +44,6 @@ class ReportedFailure(Exception):
     def __init__(self, code: int):
         super().__init__(f"exit code {code}")
         self.code = code
-
-
-class Stopped(BaseException):
-    """The launcher itself was told to stop, by this signal."""
-
-    def __init__(self, number: int):
-        self.number = number
 
 
 @dataclass
@@ -104,14 +95,17 @@ class Supervisor:
         terminal when ``show_output``. It alone gets the ``descriptors``; with ``append`` the log keeps what it has."""
         name = f"trainer of rank {rank}" if role == "trainer" and len(self.channels) > 1 else role
         env = env | (self.mps.env if self.mps else {})
-        with stopped_later():
-            how = {"preexec_fn": begin_child, "pass_fds": self.inherited + descriptors}
-            process = start_logged(argv, log, env, show_output, append, **how)
-            self.children.append(Child(role, name, rank, process, log))
+        how = {"preexec_fn": begin_child, "pass_fds": self.inherited + descriptors}
+        process = start_logged(argv, log, env, show_output, append, **how)
+        self.children.append(Child(role, name, rank, process, log))
 
     def watch(self) -> int:
         """Waits until all trainers, those of other machines too, end well (0) or any process fails (1: the failure is
-        reported on standard error)."""
+        reported on standard error).
+
+        Raises:
+            Stopped: a stop signal has come.
+        """
         trainers = [child for child in self.children if child.role == "trainer"]
         server_known = False
         while True:
@@ -131,7 +125,7 @@ class Supervisor:
                 LOG.error(lost)
                 return 1
             self._look_for_stopped()
-            time.sleep(POLL_SECONDS)
+            pause(POLL_SECONDS)
 
     def _look_for_stopped(self) -> None:
         """Says that a process is stopped, to the user and to the other machines: it has not failed, and the run waits
@@ -161,7 +155,7 @@ class Supervisor:
                 return ""  # the others wait for this machine's reason
             if time.monotonic() - began > (ROWS_SECONDS if first and first.role == "sampler" else OTHERS_SECONDS):
                 break
-            time.sleep(POLL_SECONDS)
+            pause(POLL_SECONDS)
         return lost
 
     def _ended(self) -> tuple[list[Child], dict[str, dict]]:
@@ -252,57 +246,6 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
     return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
         name: str(value) for name, value in place.items()
     }
-
-
-_under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # before anything here ignores it
-
-
-def stop_on_signals() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP (but under nohup) raise Stopped in the main thread, once."""
-    for number in STOP_SIGNALS:
-        if number != signal.SIGHUP or not _under_nohup:
-            signal.signal(number, _stop)
-
-
-@contextlib.contextmanager
-def handlers_kept() -> Iterator[None]:
-    """Afterwards stop signals do what they did before."""
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def ignore_stop_signals() -> None:
-    """For the end of a run, which is bounded and must not be cut short."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _stop(number: int, _frame) -> None:
-    ignore_stop_signals()
-    if _held is not None:
-        _held.append(number)
-        return
-    raise Stopped(number)
-
-
-_held: list[int] | None = None  # stop signals that have come inside stopped_later()
-
-
-@contextlib.contextmanager
-def stopped_later():
-    """Inside, a stop signal waits for the end, so that what is started is also known, and ended."""
-    global _held
-    _held = []
-    try:
-        yield
-    finally:
-        numbers, _held = _held, None
-        if numbers:
-            raise Stopped(numbers[0])
 
 
 def begin_child() -> None:

@@ -16,7 +16,7 @@ from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort_gnn.launch.run.folder import made_writable, new_run_folder, sole_use
 from cohort_gnn.launch.run.job import open_to_train
-from cohort_gnn.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
+from cohort_gnn.launch.run.stopping import Stopped, ignore_stop_signals, stop_on_signals
 from cohort_gnn.launch.tune.output import Screen, TuneResults, conclude, write
 from cohort_gnn.launch.tune.search import Point, Space, TimeBound, explore
 from cohort_gnn.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of

@@ -12,6 +12,7 @@ from cohort_gnn.base.programs import end_processes, end_with_parent, python, sta
 from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.report.results import LISTS, ROWS, ranks_of, read_run
 from cohort_gnn.launch.report.tables import median_times
+from cohort_gnn.launch.run.stopping import pause
 from cohort_gnn.launch.run.supervise import POLL_SECONDS
 from cohort_gnn.launch.tune.search import Point
 from cohort_gnn.launch.tune.space import as_toml
@@ -70,6 +71,7 @@ class Trial:
 
         Raises:
             CohortError: the folder cannot be written.
+            Stopped: a stop signal has come.
         """
         begin = time.monotonic()
         with demand_writable(self.folder):
@@ -83,7 +85,7 @@ class Trial:
         try:
             while process.poll() is None and time.monotonic() - begin < seconds:
                 tick()
-                time.sleep(POLL_SECONDS)
+                pause(POLL_SECONDS)
             code = process.poll()
         finally:
             end_processes([process], STOP_SECONDS)

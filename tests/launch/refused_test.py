@@ -15,7 +15,7 @@ from cohort_gnn.launch.options.parser import given_in
 from cohort_gnn.launch.run import mps
 from cohort_gnn.launch.run import programs as runs
 from cohort_gnn.launch.run import script as run_script
-from cohort_gnn.launch.run.supervise import Stopped
+from cohort_gnn.launch.run.stopping import Stopped
 from cohort_gnn.launch.tune import output as tune_output
 from cohort_gnn.launch.tune.trial import _cause_in
 from cohort_gnn.spec.run import RunSpec

@@ -19,7 +19,8 @@ from cohort_gnn.launch import main
 from cohort_gnn.launch.run import calibrate
 from cohort_gnn.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.supervise import STOP_SIGNALS, ReportedFailure
+from cohort_gnn.launch.run.stopping import STOP_SIGNALS
+from cohort_gnn.launch.run.supervise import ReportedFailure
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec, TrainerSpec, as_json

@@ -2,22 +2,24 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 from processes import wait_until
 
-from cohort_gnn.base.programs import is_stopped
-from cohort_gnn.launch.run import supervise
-from cohort_gnn.launch.run.supervise import (
+from cohort_gnn.base.programs import end_processes, has_ended, is_stopped, runs
+from cohort_gnn.launch.run import stopping, supervise
+from cohort_gnn.launch.run.stopping import (
     STOP_SIGNALS,
     Stopped,
-    Supervisor,
+    heed_stop,
     ignore_stop_signals,
+    pause,
     stop_on_signals,
-    stopped_later,
 )
+from cohort_gnn.launch.run.supervise import Supervisor
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def handlers():
 
 @pytest.mark.parametrize("nohup", [True, False])
 def test_every_run_of_a_process_hears_hang_ups_unless_it_is_under_nohup(monkeypatch, nohup):
-    monkeypatch.setattr(supervise, "_under_nohup", nohup)
+    monkeypatch.setattr(stopping, "_under_nohup", nohup)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for _ in range(2):
         stop_on_signals()
@@ -38,14 +40,28 @@ def test_every_run_of_a_process_hears_hang_ups_unless_it_is_under_nohup(monkeypa
         ignore_stop_signals()
 
 
-def test_a_stop_that_comes_while_a_process_is_started_waits_until_it_is_known():
-    known = []
+def test_a_stop_waits_until_it_is_heeded():
+    """So no step of a library is cut in two: within Popen.poll that left its lock held, and its end was waited for
+    without end."""
     stop_on_signals()
-    with pytest.raises(Stopped) as stop, stopped_later():
+    for moment in (lambda: pause(0), heed_stop):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.05)
-        known.append("process")
-    assert stop.value.number == signal.SIGTERM and known == ["process"]
+        time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)  # the second is not heard
+        with pytest.raises(Stopped) as stop:
+            moment()
+        assert stop.value.number == signal.SIGTERM
+        heed_stop()
+        stop_on_signals()
+
+
+def test_the_end_of_a_process_whose_popen_is_stuck():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process._waitpid_lock.acquire()  # as an exception within poll() leaves it
+    end_processes([process], 5)
+    assert has_ended(process) and not runs(process.pid)
+    process._waitpid_lock.release()
+    assert process.wait() == -signal.SIGTERM
 
 
 def test_a_process_that_is_stopped_is_named_each_time(monkeypatch, caplog, tmp_path):

@@ -7,9 +7,9 @@
 # has the stable ABI, and is one for all later versions; Python 3.11 needs one of its own. FOLDER: dist by default.
 #
 # A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
-# GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. Its
-# platform tag is the oldest that the libraries of this system permit. COHORT_PYTHON as in launch/quickstart.sh. Never
-# run on aarch64, for which the code compiles (docs/install.md, "On ARM").
+# GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. It
+# runs on systems with glibc 2.28 or newer: it is linked with the libraries of Debian 11, which come from the archive that
+# this Debian's apt uses (launch/setup/old_system.sh), and cmake/old_glibc.cc. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup/setup.sh"
 
@@ -52,9 +52,30 @@ build_tools() {
     "$tools" -m pip install --disable-pip-version-check --no-input "${list[@]}"
 }
 
+# get_old_system: leaves in $system the folder of libraries that wheels are linked with.
+get_old_system() {
+  system=$build/wheel/system-$machine
+  [[ -e $system/complete ]] || step "system_$machine" "getting the libraries of Debian 11, and METIS" "see the end of the log" \
+    bash "$root/launch/setup/old_system.sh" "$system" "$machine"
+}
+
+# settings: those of CMake, in words without blanks.
+settings() {
+  local libraries=$system/usr/lib/$machine-linux-gnu
+  printf -- '-D%s ' "COHORT_OLD_SYSTEM=$system" "OpenMP_gomp_LIBRARY=$libraries/libgomp.so.1" \
+    "COHORT_METIS_INCLUDE=$system/metis" "COHORT_METIS_LIBRARY=$system/metis/libmetis.a"
+}
+
+# strangers FOLDER: the symbols of modules below it that no library of the older system has, nor Python: a linker lets
+# modules have such symbols, and gives them no version that auditwheel could find too new.
+strangers() {
+  find "$1" -name '_native*.so' -exec nm -D --undefined-only {} + | sed -nE 's/^ +U ([^@]+)$/\1/p' |
+    grep -vE '^_?Py' | sort -u || true
+}
+
 # build_wheel PYTHON: one wheel in $out.
 build_wheel() {
-  local tag folder jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  local tag folder unknown jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
   tag=$("$1" -c 'import sys; assert sys.version_info >= (3, 11); print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) ||
     stop "$1 is no Python 3.11 or newer" "name another interpreter"
   [[ $with_cuda == yes ]] || tag+=_cpu
@@ -62,21 +83,24 @@ build_wheel() {
   folder=$build/wheel/$tag
   rm -rf "$folder/plain"
   step "wheel_$tag" "building a wheel with $1 (minutes)" "see the first error in the log" \
-    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" "$tools" -m pip wheel \
+    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" CMAKE_ARGS="$(settings)" "$tools" -m pip wheel \
     --disable-pip-version-check --no-build-isolation --no-deps --config-settings=build-dir="$folder/build" \
     --wheel-dir "$folder/plain" "$root"
-  step "repair_$tag" "putting the system's libraries into it" "see in the log which library is not found or too new" \
-    env LD_LIBRARY_PATH="$unpacked${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
-    "$python" -m auditwheel repair --wheel-dir "$out" "$folder"/plain/*.whl
+  unknown=$(strangers "$folder/build")
+  [[ -z $unknown ]] || stop "older systems lack what the modules use: ${unknown//$'\n'/, }" "add it to cmake/old_glibc.cc"
+  step "repair_$tag" "putting the OpenMP library into it" "see in the log which symbol is too new, and add it to cmake/old_glibc.cc" \
+    env LD_LIBRARY_PATH="$system/bundled" \
+    "$python" -m auditwheel repair --plat "$platform" --wheel-dir "$out" "$folder"/plain/*.whl
 }
 
+machine=$(uname -m)
+platform=manylinux_2_28_$machine
 arguments "$@"
 : "${COHORT_CUDA_ARCHITECTURES:=80-real;90;100-real;120-real}"
 cohort_tools build wheel
 [[ $with_cuda == yes || ${COHORT_CUDA:-} == OFF ]] ||
   stop "no CUDA compiler for the CUDA code of the wheel" "install the CUDA Toolkit 13" "or leave it out: COHORT_CUDA=OFF"
-unpacked=$deps/usr/lib/$(uname -m)-linux-gnu # libraries that nobody installed
-has_header metis.h || stop "no METIS for \`cohort dataset partition --method metis\`" "apt-get install libmetis-dev"
+get_old_system
 if [[ $with_cuda == yes ]]; then
   export COHORT_CUDA=ON CUDACXX=$nvcc COHORT_CUDA_ARCHITECTURES
 fi

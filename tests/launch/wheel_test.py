@@ -60,8 +60,8 @@ def wheel(tmp_path_factory) -> Path:
         options |= {"COHORT_CUDA": "OFF"}
     command = ["bash", ROOT / "launch/wheel.sh", "--out", out]
     result = subprocess.run(command, env=os.environ | options, capture_output=True, text=True, timeout=1500)
-    if "lacks: " in result.stderr:
-        pytest.skip(f"needs the group wheel of pyproject.toml: {result.stderr}")
+    if "lacks: " in result.stderr or "this system cannot get packages of Debian" in result.stderr:
+        pytest.skip(f"needs the group wheel of pyproject.toml, and Debian: {result.stderr}")
     assert result.returncode == 0, result.stdout + result.stderr
     (found,) = out.iterdir()
     return found
@@ -128,13 +128,13 @@ def test_nothing_is_installed_under_the_name_of_another_project(installed):
 
 
 @pytest.mark.parametrize("installed", [pytest.param("wheel", marks=only_all)], indirect=True)
-def test_a_wheel_brings_its_libraries(installed, wheel, tmp_path):
+def test_a_wheel_brings_its_libraries_and_runs_on_older_systems(installed, wheel, tmp_path):
     mapped = [Path(line) for line in installed.run("python", "-c", MAPPED.format(NATIVE), cwd=tmp_path).splitlines()]
-    for name in ("libgomp", "libmetis"):
-        found = [path for path in mapped if path.name.startswith(name)]  # torch may have a libgomp of its own
-        assert any(path.parent == installed.packages / "cohort_gnn.libs" for path in found), mapped
-        assert not any(path.is_relative_to(system) for path in found for system in ("/usr/lib", "/lib")), found
-    assert "manylinux" in wheel.name
+    found = [path for path in mapped if path.name.startswith("libgomp")]  # torch may have one of its own
+    assert any(path.parent == installed.packages / "cohort_gnn.libs" for path in found), mapped
+    assert not any(path.is_relative_to(system) for path in found for system in ("/usr/lib", "/lib")), found
+    installed.run("python", "-c", "from cohort_gnn.dataset import _native; assert _native.has_metis()", cwd=tmp_path)
+    assert "-manylinux_2_28_" in wheel.name  # auditwheel has looked at each symbol
     with zipfile.ZipFile(wheel) as archive:  # what the machine has or torch brings
         assert not any(re.search(r"lib(cuda|cudart|torch|stdc\+\+)[^/]*$", name) for name in archive.namelist())
 
@@ -168,7 +168,7 @@ def test_the_notices_name_what_is_built_in():
     of_cohort = {"Python", "GTest", "Threads", "cohort"}
     named = {"OpenMP": "libgomp", "CUDAToolkit": "CUDA Runtime", "nlohmann_json": "JSON for Modern C++"}
     notices = (ROOT / "launch/licenses/NOTICES.md").read_text()
-    names = {named.get(name, name) for name in found - of_cohort} | {"METIS", "robin-map", "CCCL"}
+    names = {named.get(name, name) for name in found - of_cohort} | {"METIS", "robin-map", "CCCL", "libstdc++"}
     assert {"fmt", "nanobind", "libgomp"} <= names
     assert {name for name in names if f"| {name} " not in notices.replace("[", "").replace("]", " ")} == set()
 

@@ -1,5 +1,7 @@
 """Data sets on disk: a folder of .npy files and meta.json, described in FORMAT.md."""
 
+from cohort_gnn.dataset.appending.append import append
+from cohort_gnn.dataset.changes import Changes, changes_since, state_of
 from cohort_gnn.dataset.check import Problem, check
 from cohort_gnn.dataset.generating.typed import generate_typed
 from cohort_gnn.dataset.importing.from_pyg import from_pyg
@@ -15,6 +17,7 @@ from cohort_gnn.dataset.tasks import LinkRows, Task, TaskRows, open_task, tasks_
 from cohort_gnn.dataset.writer import generate
 
 __all__ = [
+    "Changes",
     "Dataset",
     "HeldOut",
     "HeteroDataset",
@@ -25,6 +28,8 @@ __all__ = [
     "StoredGraph",
     "Task",
     "TaskRows",
+    "append",
+    "changes_since",
     "check",
     "from_pyg",
     "from_tables",
@@ -39,6 +44,7 @@ __all__ = [
     "open_task",
     "original_ids",
     "split_links",
+    "state_of",
     "tasks_of",
     "write_links",
     "write_task",

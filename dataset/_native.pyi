@@ -56,6 +56,11 @@ def partition(folder: str | os.PathLike, *, method: str, num_parts: int, seed: i
 
 def has_metis() -> bool: ...
 
+def merge_edges(*, place: str, order: str, dedupe: bool, has_loops: bool, indptr: Sequence[str | os.PathLike], indices: Sequence[str | os.PathLike], beside: Sequence[Sequence[str | os.PathLike]], removed: Sequence[str | os.PathLike] | None) -> tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
+    """
+    Puts new edges into the lists of a relation, and takes edges out of them: of each array the file as it was, the file of what comes, and the file to write; removed: indptr and indices. Returns the number of edges, and the nodes whose lists are others than before; see dataset/appending/merge.h.
+    """
+
 def reverses(relations: Sequence[tuple[int, int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], int]]) -> list[tuple[int, list[tuple[int, bool]]]]:
     """
     Of each (source type, target type, indptr int64 [V + 1], indices int32 or int64 [E], reverse_of): its reverse_of, and where its edges are, [(relation, in the other direction)]; see dataset/reverses.h.

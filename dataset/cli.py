@@ -1,4 +1,4 @@
-"""`cohort dataset import | describe | generate | partition | split-links | check | info`."""
+"""`cohort dataset import | append | describe | generate | partition | split-links | check | info`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.appending import cli as append_cli
+from cohort_gnn.dataset.changes import problems_of_record
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.cli_parts import (
     add_common,
@@ -61,6 +63,7 @@ def register(parser: argparse.ArgumentParser) -> argparse._SubParsersAction:
     """Adds the commands of `dataset`; each sets func(args) -> exit code. Returns where more may be added."""
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
     import_cli.register(commands)
+    append_cli.register(commands)
     _register_describe(commands)
     _register_generate(commands)
     partition_cli.register(commands)
@@ -237,9 +240,10 @@ def _check(args: argparse.Namespace) -> int:
     console = lines_on_stderr()
     with console.status(escape(f"checking {args.path}")):
         problems = check(args.path)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
+        errors = [problem.error() for problem in problems] or problems_of_record(open_dataset(args.path))
+    for error in errors:
+        print(error, file=sys.stderr)
+    if errors:
         return 1
     _held_out_links(open_dataset(args.path))
     for task in tasks_of(args.path):

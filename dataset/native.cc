@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "base/nanobind_errors.h"
+#include "dataset/appending/merge.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"
 #include "dataset/generating/features.h"
@@ -274,6 +275,33 @@ void write_ids(IdSorter& self, const std::filesystem::path& path) {
   run_interruptibly([&](const std::stop_token& stop) { self.write(path, stop); });
 }
 
+// --- appended edges ---
+
+using ThreePaths = std::array<std::filesystem::path, 3>;  // of an array as it was, what comes to it, and the result
+
+EdgeOrder edge_order_named(const std::string& name) {
+  if (name == "source") return EdgeOrder::kSource;
+  if (name == "weight") return EdgeOrder::kWeight;
+  if (name == "time") return EdgeOrder::kTime;
+  base::require(name == "time alone", "an order of edges");
+  return EdgeOrder::kTimeAlone;
+}
+
+// The number of edges, and the nodes int64 [any] whose lists are others than before.
+std::pair<int64_t, nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>> merge_edges_of(
+    const std::string& place, const std::string& order, bool dedupe, bool has_loops, const ThreePaths& indptr,
+    const ThreePaths& indices, const std::vector<ThreePaths>& beside,
+    const std::optional<std::array<std::filesystem::path, 2>>& removed) {
+  const auto files = [](const ThreePaths& paths) { return ArrayOfEdges{paths[0], paths[1], paths[2]}; };
+  MergeOptions options{place, edge_order_named(order), dedupe, has_loops, files(indptr), files(indices), {}};
+  for (const ThreePaths& paths : beside) options.beside.push_back(files(paths));
+  if (removed) std::tie(options.removed_indptr, options.removed_indices) = std::tie((*removed)[0], (*removed)[1]);
+  auto* const result = new MergeResult;
+  const nb::capsule owner(result, [](void* p) noexcept { delete static_cast<MergeResult*>(p); });
+  *result = run_interruptibly([&](const std::stop_token& stop) { return merge_edges(options, stop); });
+  return {result->num_edges, {result->changed.data(), {result->changed.size()}, owner}};
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -300,6 +328,12 @@ NB_MODULE(_native, m) {
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
   m.def("has_metis", &has_metis);
+  m.def(
+      "merge_edges", &merge_edges_of, nb::kw_only(), "place"_a, "order"_a, "dedupe"_a, "has_loops"_a, "indptr"_a,
+      "indices"_a, "beside"_a, "removed"_a.none(),
+      "Puts new edges into the lists of a relation, and takes edges out of them: of each array the file as it was, the "
+      "file of what comes, and the file to write; removed: indptr and indices. Returns the number of edges, and the "
+      "nodes whose lists are others than before; see dataset/appending/merge.h.");
   m.def("reverses", &reverses_of, "relations"_a,
         "Of each (source type, target type, indptr int64 [V + 1], indices int32 or int64 [E], reverse_of): its "
         "reverse_of, and where its edges are, [(relation, in the other direction)]; see dataset/reverses.h.");

@@ -179,8 +179,12 @@ def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray
         graph.notes.append("no labels: the splits of the source are not used")
 
 
-def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -> None:
-    """Replaces nodes and edges of a source without named types by what the options name."""
+def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None, needs_rows: bool = True) -> None:
+    """Replaces nodes and edges of a source without named types by what the options name.
+
+    Args:
+        needs_rows: without rows of features, the graph is refused.
+    """
     if graph.has_names:
         return
     (nodes,), (edges,) = graph.nodes.values(), graph.edges.values()
@@ -194,7 +198,7 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
         nodes = replace(nodes, features=_features(inputs.features, inputs, graph.notes, ids))
     elif inputs.features is not None:
         nodes = replace(nodes, features=None)
-    elif nodes.features is None:
+    elif nodes.features is None and needs_rows:
         hint = f"pass --features FILE, or --features {ONES} for one column of ones"
         hint += f"; of tables, features: [COLUMN] or {ONES}"
         raise CohortError(edges.place, "feature rows", "only edges", hint)

@@ -58,7 +58,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     )
     _add_edge_options(command.add_argument_group("edges"))
     group = command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE", TENSORS_HELP)
-    _add_source_options(group)
+    add_source_options(group)
     rename(command, "--task", "--label-type")
     features = command.add_argument_group("features")
     features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
@@ -120,7 +120,8 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_source_options(group: argparse._ArgumentGroup) -> None:
+def add_source_options(group: argparse._ArgumentGroup) -> None:
+    """Adds the options of SourceOptions, but for those about edges and ids of nodes."""
     group.add_argument(
         "--destinations",
         type=Path,
@@ -256,13 +257,18 @@ def _field_arguments(args: argparse.Namespace, options: type, without: tuple[str
     return {name: getattr(args, name) for name in names if name not in without}
 
 
-def _import(args: argparse.Namespace) -> int:
+def source_options(args: argparse.Namespace) -> SourceOptions:
+    """What the arguments of add_source_options say."""
     raw = RawLayout(args.feature_dim, args.feature_dtype)
     by_table: dict[str, Any] = {
         name: {table: value for option in getattr(args, name) or () for table, value in option.items()} or None
         for name in ("separator", "header", "comment", "null", "id_column")
     }
-    inputs = SourceOptions(**_field_arguments(args, SourceOptions, ("raw", *by_table)), **by_table, raw=raw)
+    return SourceOptions(**_field_arguments(args, SourceOptions, ("raw", *by_table)), **by_table, raw=raw)
+
+
+def _import(args: argparse.Namespace) -> int:
+    inputs = source_options(args)
     options = _field_arguments(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}
     console = lines_on_stderr()
 
@@ -270,7 +276,7 @@ def _import(args: argparse.Namespace) -> int:
         console.print(escape(text))
 
     start = time.monotonic()
-    with _stages(console) as progress:
+    with stages(console) as progress:
         how: dict[str, Any] = {"format": args.format, "as_proposed": args.as_proposed, "inputs": inputs}
         import_graph(args.source, args.out, **how, progress=progress, note=note, **options)
     note(f"{args.out}: {summary(open_dataset(args.out))}, written in {time.monotonic() - start:.1f} s")
@@ -278,7 +284,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _stages(console: Console) -> Iterator:
+def stages(console: Console) -> Iterator:
     """A bar for each stage of the work; the one before is whole when the next begins. Without a terminal: lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:

@@ -18,6 +18,7 @@ from cohort_gnn.dataset.importing.edge_data import EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.fitting import Fitting
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
+from cohort_gnn.dataset.importing.treatment import Treatment, write_treatment
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import known_edges
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows, Weights
@@ -109,9 +110,22 @@ class Conversion:
         for read_task in graph.tasks.values():
             write_task(self.folder, read_task())
         self._fitting.write(self.folder)
+        write_treatment(self.folder, self._treatment())
         self._keep_ids()
         if graph.links is not None:
             self._write_links(graph.links())
+
+    def _treatment(self) -> Treatment:
+        """What becomes of edges and features, by the options, or else as the other library does it."""
+        graph, options = self.graph, self.options
+        return Treatment(
+            transpose=options.transpose,
+            reverse=options.undirected or self._adds_reverses,
+            dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
+            self_loops=options.self_loops or graph.self_loops,
+            row_normalize=options.row_normalize,
+            pca=options.pca,
+        )
 
     def _prefix(self, type_: str | EdgeType) -> str:
         """How the names of the files of a type begin."""
@@ -302,14 +316,11 @@ class Conversion:
         """Writes the neighbours of each node of the target type, with weights, times and features; returns the entry of
         meta.json for the edge type."""
         graph, options, (source, name, target) = self.graph, self.options, relation
-        kept = self._kept(edges)
+        treatment, kept = self._treatment(), self._kept(edges)
         edges = replace(edges, features=self._fitting.edge_rows(relation, edges.features, kept))
         edges = self._read[relation] = edges if kept is None else edges.only(kept)
         stage_names = dict.fromkeys(("reading", "writing"), "edges")
-        direction: dict[str, Any] = {
-            "transpose": options.transpose,
-            "reverse": options.undirected or self._adds_reverses,
-        }
+        direction: dict[str, Any] = {"transpose": treatment.transpose, "reverse": treatment.reverse}
         if graph.has_names:
             stage_names = {"reading": " ".join(relation), "writing": name}
             direction = {"num_sources": self.counts[source], "source_type": source, "target_type": target}
@@ -326,8 +337,8 @@ class Conversion:
                 self._prefix(relation),
                 memory_bytes=self.sort_memory,
                 num_nodes=-1 if count is None else count,
-                dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
-                self_loops=(options.self_loops or graph.self_loops) if source == target else "keep",
+                dedupe=treatment.dedupe,
+                self_loops=treatment.self_loops if source == target else "keep",
                 **direction,
             )
         except CohortError as error:
@@ -421,7 +432,7 @@ class Conversion:
 
     def _by_ids(self, place: str, ids: np.ndarray, values: np.ndarray, num_nodes: int) -> np.ndarray:
         """Labels of nodes with these ids in the order of the nodes, NaN for those of which there is none."""
-        nodes = self._nodes_of(f"{place}: ids", ids)
+        nodes = self._labelled_nodes(f"{place}: ids", ids)
         arrays.demand_nodes(f"{place}: ids", nodes, num_nodes)
         if len(np.unique(nodes)) < len(nodes):
             again = ids[np.flatnonzero(np.bincount(nodes, minlength=num_nodes)[nodes] > 1)[0]]
@@ -432,6 +443,10 @@ class Conversion:
             out = np.full((num_nodes, *values.shape[1:]), np.nan)
         out[nodes] = values
         return out
+
+    def _labelled_nodes(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """The nodes with these ids, whose labels are read."""
+        return self._nodes_of(name, ids)
 
     def _num_classes(self, labels: np.ndarray) -> int:
         count = arrays.num_outputs(labels)

@@ -214,6 +214,9 @@ class EdgeData:
             take_rows(row_bytes, numbers[first : first + at_once]).view(rows.dtype)
             for first in range(0, len(numbers), at_once)
         )
-        write_rows(folder / file, pieces)
+        if len(numbers):
+            write_rows(folder / file, pieces)
+        else:  # of loops that were removed
+            np.save(folder / file, rows[:0])
         (folder / UNSORTED).unlink(missing_ok=True)
         return rows.shape[1]

@@ -88,7 +88,7 @@ def import_graph(
     _demand_ids_elsewhere(kind, inputs, options)
     labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
     if proposal is None:
-        graph = _read(path, kind, inputs)
+        graph = read_source(path, kind, inputs)
     else:
         graph = read_described(path if path.is_dir() else path.parent / DESCRIPTION, proposal.encode())
     write_source(graph, out, kind, inputs, labels=labels, by_hand=by_hand, progress=progress, note=note, **options)
@@ -209,7 +209,8 @@ def detect(source: Path) -> str:
     return "pyg" if format_name == "pt" and not is_tensor_file(source, PYG_HINT) else format_name
 
 
-def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
+def read_source(path: Path, kind: str, inputs: SourceOptions) -> Graph:
+    """The graph of a source in a format of FORMATS, with the columns that the options name."""
     options = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
         if part_files(path) and (inputs.edge_weights or inputs.edge_times or inputs.edge_features):

@@ -16,7 +16,7 @@ from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, ByTime, Description, EdgesOf, FileOf, NodesOf
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, demand_type_name
-from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, RowEdges, with_ids
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, KnownNodes, NodeIds, RowEdges, with_ids
 from cohort_gnn.dataset.layouts.streams import ONES, Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.task_tables import read_task
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, names_array, open_array
@@ -34,27 +34,41 @@ from cohort_gnn.spec.graph import NO_TIME, EdgeType
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
 ANY_RELATION = 'a name "*" in type and a column as relation'
 NO_STREAMS: Mapping[str, TableFile] = {}
+NO_NODES: Mapping[str, KnownNodes] = {}
 SOURCE_CURE = "source: A, target: B"
 
 
-def read_described(source: Path, text: bytes | None = None) -> Graph:
+def read_described(source: Path, text: bytes | None = None, known: Mapping[str, KnownNodes] = NO_NODES) -> Graph:
     """The graph that a YAML file, or graph.yaml in a folder, describes.
 
     Args:
         text: of the file, which need not be there.
+        known: nodes that there are before those of the tables, by type.
     """
     path = source / DESCRIPTION if source.is_dir() else source
-    return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT, text))
+    description = read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT, text)
+    return described_graph(path, description, known=known)
 
 
-def described_graph(path: Path, description: Description, streams: Mapping[str, TableFile] = NO_STREAMS) -> Graph:
+def described_graph(
+    path: Path,
+    description: Description,
+    streams: Mapping[str, TableFile] = NO_STREAMS,
+    known: Mapping[str, KnownNodes] = NO_NODES,
+) -> Graph:
     """The graph of a description, whose files are in the folder of ``path``.
 
     Args:
         streams: tables of edges that are no files, by the names that the description has for them.
+        known: nodes that there are before those of the tables, by type.
     """
-    nodes = {type_: _NodeFiles(path, type_, keys) for type_, keys in description.nodes.items()}
-    all_ids = {type_: files.ids for type_, files in nodes.items()}
+    nodes = {type_: _NodeFiles(path, type_, keys, known.get(type_)) for type_, keys in description.nodes.items()}
+    all_ids: dict[str, NodeIds | None] = {
+        type_: None if before.ids is None else NodeIds(type_, None, (), before.ids)
+        for type_, before in known.items()
+        if type_ not in nodes
+    }
+    all_ids |= {type_: files.ids for type_, files in nodes.items()}
     ids = {type_: node_ids for type_, node_ids in all_ids.items() if node_ids is not None}
     _demand_one_unit(path, description)
     return Graph(
@@ -103,14 +117,16 @@ def _demand_one_unit(path: Path, description: Description) -> None:
 class _NodeFiles:
     """What the files of a node type say."""
 
-    def __init__(self, path: Path, type_: str, entry: NodesOf):
+    def __init__(self, path: Path, type_: str, entry: NodesOf, before: KnownNodes | None = None):
         self._place, self._type, self._entry, self._files = f"{path}: nodes.{type_}", type_, entry, _Files(path)
         self._options = entry.options(self._place)
         self._table = self._open_table()
+        self._first = 0 if before is None else before.count
+        self._demand_ids_as(before)
         self.ids: NodeIds | None = None
         if entry.id not in (None, NONE):
             table = self._demand_table("id")
-            self.ids = NodeIds(type_, table, table.choose(_id_columns(entry)))
+            self.ids = NodeIds(type_, table, table.choose(_id_columns(entry)), None if before is None else before.ids)
         elif self._table is not None:
             tables.demand_part_order(self._table)
         if entry.id is None and self._table is not None:
@@ -121,6 +137,15 @@ class _NodeFiles:
         self.num_nodes = self._num_nodes()
         if entry.features == ONES:
             self.features = Rows.ones(f"{self._place}.features", self.num_nodes or 0)
+
+    def _demand_ids_as(self, before: KnownNodes | None) -> None:
+        """Raises CohortError where the nodes have ids and those before them have none, or the other way round."""
+        if before is None or (before.ids is not None) == (self._entry.id not in (None, NONE)):
+            return
+        have, hint = "no ids", "leave id out: relations refer to nodes by their numbers"
+        if before.ids is not None:
+            have, hint = "ids", "id: COLUMN names the column of the ids"
+        raise CohortError(f"{self._place}.id", f"nodes with {have}, as {before.place} has", str(self._entry.id), hint)
 
     def _columns(self) -> list[str]:
         """The columns of features and labels, as far as they are in the table, each once."""
@@ -193,7 +218,7 @@ class _NodeFiles:
                 raise CohortError(f"{self._place}.keys", expected, key.to, did_you_mean(key.to, ids))
             table = self._demand_table("keys")
             skip = {what for what in ("nulls", "unknown_ids") if getattr(key, what) == "skip"}
-            rows = RowEdges(table, table.choose(key.columns), ids[key.to], skip)
+            rows = RowEdges(table, table.choose(key.columns), ids[key.to], skip, self._first)
             yield key.relation(self._type), Edges(str(table.path), rows.chunks, left_out=rows.left_out)
 
     def unused(self) -> Iterator[str]:
@@ -205,11 +230,12 @@ class _NodeFiles:
 
     def _num_nodes(self) -> int | None:
         count = self._entry.count
-        if self.ids is not None and count not in (None, self.ids.num_nodes):
-            expected = f"{self.ids.num_nodes} nodes, one per id"
+        own_ids = 0 if self.ids is None else self.ids.num_nodes - self._first
+        if self.ids is not None and count not in (None, own_ids):
+            expected = f"{own_ids} nodes, one per id"
             raise CohortError(f"{self._place}.count", expected, str(count), "leave count out where there is a table")
         if self.ids is not None:
-            return self.ids.num_nodes
+            return own_ids
         if count is not None:
             return count
         if self.features is not None and self.features.declared is None:

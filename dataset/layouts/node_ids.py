@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,25 @@ SKIP_HINT = "to leave such rows without an edge"
 SEPARATOR = "\x1f"  # between the parts of a key of several columns
 
 
+@dataclass(frozen=True)
+class KnownNodes:
+    """Nodes of a type that there are already; those of a table follow them.
+
+    Attributes:
+        place: the data set that has them.
+        ids: int64 or large_string [count]; None: they have none.
+    """
+
+    place: str
+    count: int
+    ids: pa.Array | None = None
+
+
 class NodeIds:
     """The ids of the nodes of a type, in the order of the nodes.
+
+    Args:
+        before: ids of nodes that come before those of the table.
 
     Attributes:
         type: of the nodes, for messages.
@@ -35,14 +53,22 @@ class NodeIds:
         nbytes: of memory that they need.
     """
 
-    def __init__(self, type_: str, table: TableFile, columns: Sequence[int]):
+    def __init__(self, type_: str, table: TableFile | None, columns: Sequence[int], before: pa.Array | None = None):
         import pyarrow as pa
 
-        self.type, self.place, self.table, self.columns = type_, _place_of(table, columns), table, columns
-        parts = [chunk for ids, _ in key_blocks(table, columns, MIN_BLOCK) for chunk in ids.chunks]
+        self.type, self.table, self.columns, self._before = type_, table, columns, before
+        self.place = "those that the data set has" if table is None else _place_of(table, columns)
+        parts: list[pa.Array] = []
+        if table is not None:
+            parts = [chunk for ids, _ in key_blocks(table, columns, MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
-        if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
-            ids = whole
+        if before is None:
+            if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
+                ids = whole
+        else:
+            added = _kept(self.place, ids, as_text=before.type != pa.int64())
+            chunks = added.chunks if isinstance(added, pa.ChunkedArray) else [pa.array(added)]
+            ids = pa.chunked_array([before, *chunks], before.type)
         self.is_text, self.num_nodes = ids.type != pa.int64(), len(ids)
         if self.is_text:
             self._texts = _native.TextMap(*_buffers(pa.concat_arrays(ids.chunks)))
@@ -67,6 +93,10 @@ class NodeIds:
         """The ids in the order of the nodes, some at a time: int64 or large_string."""
         import pyarrow as pa
 
+        if self._before is not None:
+            yield self._before
+        if self.table is None:
+            return
         for ids, _ in key_blocks(self.table, self.columns, MIN_BLOCK):
             kept = _kept(self.place, ids, self.is_text)
             yield pa.concat_arrays(kept.chunks) if isinstance(kept, pa.ChunkedArray) else pa.array(kept)
@@ -171,10 +201,13 @@ class RowEdges:
         ids: of the targets; None: the key is a row number.
         skip: rows without a key ("nulls"), and rows whose key no node has ("unknown_ids"), have no edge; where skip has
             them not, they are refused.
+        first: source of row 0.
     """
 
-    def __init__(self, table: TableFile, columns: Sequence[int], ids: NodeIds | None, skip: Collection[str]):
-        self._table, self._columns, self._ids, self._skip = table, columns, ids, skip
+    def __init__(
+        self, table: TableFile, columns: Sequence[int], ids: NodeIds | None, skip: Collection[str], first: int = 0
+    ):
+        self._table, self._columns, self._ids, self._skip, self._first = table, columns, ids, skip, first
         self._nulls = self._unknown = self._rows = 0
 
     def chunks(self, block_bytes: int) -> Iterator[EdgeChunk]:
@@ -189,7 +222,7 @@ class RowEdges:
             if not len(keys):
                 continue
             if self._ids is None:
-                yield sources, np.asarray(_kept(place, keys, as_text=False)), fraction
+                yield self._first + sources, np.asarray(_kept(place, keys, as_text=False)), fraction
                 continue
             targets = self._ids.nodes(place, _kept(place, keys, self._ids.is_text), 0, skip_unknown=True)
             unknown = np.flatnonzero(targets < 0)
@@ -200,7 +233,7 @@ class RowEdges:
                     f"{place} of row {sources[unknown[0]]}", expected, _shown(keys[int(unknown[0])]), hint
                 )
             self._unknown += len(unknown)
-            yield np.delete(sources, unknown), np.delete(targets, unknown), fraction
+            yield self._first + np.delete(sources, unknown), np.delete(targets, unknown), fraction
 
     def left_out(self) -> str:
         """What the last reading left out, in words; "" where all rows have edges."""

@@ -8,14 +8,13 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_folder
+from cohort_gnn.dataset.digests import digest_of_files
 from cohort_gnn.dataset.links import HELD_OUT, LinkEdges, with_held_out
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.launch.data.stored_rows import StoredRows
 from cohort_gnn.spec.meta import OF_EDGES, read_meta
 
-WHOLE_BYTES = 16 << 20  # files up to here are digested whole
-NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
 NUM_ROWS = 64  # of features, evenly spaced
 
 
@@ -48,7 +47,7 @@ def digests(folder: Path, parts: dict | None, task_name: str | None = None) -> d
     members["links"] += [name for name in times if (folder / name).exists()]
     if task_name is not None:
         members["task"] = sorted(str(file) for file in (folder / TASKS / task_name).iterdir())
-    digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
+    digests = {name: digest_of_files([folder / file for file in files]) for name, files in members.items()}
     digests["features"] = _digest_of_rows(data.feature_tables)
     if data.edge_tables:
         digests["edge features"] = _digest_of_rows(data.edge_tables)
@@ -61,21 +60,6 @@ def _digest_of_rows(tables: Sequence[FeatureTable]) -> str:
     for rows in map(StoredRows, tables):
         if rows.num_rows:
             sha.update(rows.take(np.linspace(0, rows.num_rows - 1, NUM_ROWS).astype(np.int64)).data)
-    return sha.hexdigest()[:32]
-
-
-def _digest(files: list[Path]) -> str:
-    sha = hashlib.sha256()
-    for path in files:
-        size = path.stat().st_size
-        sha.update(size.to_bytes(8, "little"))
-        with path.open("rb") as file:
-            if size <= WHOLE_BYTES:
-                sha.update(file.read())
-                continue
-            for place in np.linspace(0, size - PIECE_BYTES, NUM_PIECES).astype(np.int64):
-                file.seek(int(place))
-                sha.update(file.read(PIECE_BYTES))
     return sha.hexdigest()[:32]
 
 

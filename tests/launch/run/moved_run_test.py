@@ -10,7 +10,7 @@ import pytest
 from processes import here, ran, refused
 from resumable import OPTIONS
 
-from cohort_gnn.launch.run import same_data
+from cohort_gnn.dataset import digests as file_digests
 from cohort_gnn.launch.run.resume import ASIDE, bring_back, set_aside
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -84,15 +84,15 @@ def test_parts_that_were_not_copied_are_missed(graph, tmp_path):
 
 
 def test_pieces_of_large_files_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(same_data, "WHOLE_BYTES", 1000)
-    monkeypatch.setattr(same_data, "PIECE_BYTES", 20)
+    monkeypatch.setattr(file_digests, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(file_digests, "PIECE_BYTES", 20)
     file, digests = tmp_path / "file", []
     for change in ([], [0], [9999], [100]):
         content = bytearray(10_000)
         for place in change:
             content[place] = 1
         file.write_bytes(content)
-        digests.append(same_data._digest([file]))
+        digests.append(file_digests.digest_of_files([file]))
     assert len(set(digests)) == 3 and digests[3] == digests[0], "the third change is between two pieces"
 
 

@@ -1,0 +1,1 @@
+"""`cohort dataset append`: new nodes and edges in a data set that is there."""

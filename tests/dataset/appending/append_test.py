@@ -1,0 +1,83 @@
+"""Data sets to which something was appended are those of an import of all, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from processes import ALL_TESTS
+from random_graphs import TypedCase, files_of, random_case
+
+from cohort_gnn.dataset import append, changes_since, check, import_graph, state_of
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+
+CASES = 2_000 if ALL_TESTS else 24
+MEMORY = 16_000_000
+
+
+def lists_of(data, relation) -> list[tuple]:
+    """What each target node has in its list, with what the edges have beside."""
+    edges = data.edge_types[relation]
+    beside = [array for array in (edges.edge_weights, edges.edge_times, edges.edge_attr) if array is not None]
+    arrays = [edges.indices, *beside]
+    return [
+        tuple(array[first:last].tobytes() for array in arrays)
+        for first, last in zip(edges.indptr[:-1], edges.indptr[1:], strict=True)
+    ]
+
+
+def demand_changes(folder, state, before, counts) -> None:
+    """The record says which lists are others than `before`, of all nodes that there are now."""
+    data, changes = open_dataset(folder), changes_since(folder, state)
+    assert changes.first_new == counts
+    for relation in data.edge_types:
+        old, now = before[relation], lists_of(data, relation)
+        others = [node for node, edges in enumerate(now) if edges != (old[node] if node < len(old) else edges[:0])]
+        others = [node for node in others if node < len(old) or any(now[node])]
+        assert set(others) <= set(changes.changed_lists.get(relation, ()))
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_appended_parts_are_as_if_imported_at_once(tmp_path, seed):
+    case = random_case(seed)
+    options = case.options | {"memory": MEMORY}
+    first, *others = case.parts
+    inputs = SourceOptions(**case.write(tmp_path / "0", first))
+    import_graph(tmp_path / "0" / "edges.npy", tmp_path / "data", inputs=inputs, **options)
+    for number, part in enumerate(others, 1):
+        data, state = open_dataset(tmp_path / "data"), state_of(tmp_path / "data")
+        before = {relation: lists_of(data, relation) for relation in data.edge_types}
+        inputs = SourceOptions(**case.write(tmp_path / str(number), part))
+        gone = None
+        if part.removed.size:
+            case.write(tmp_path / f"removed-{number}", part, removed=True)
+            gone = tmp_path / f"removed-{number}" / "edges.npy"
+        edges = tmp_path / str(number) / "edges.npy"
+        append(tmp_path / "data", edges=edges, remove_edges=gone, inputs=inputs, memory=MEMORY)
+        demand_changes(tmp_path / "data", state, before, {"node": data.num_nodes})
+    inputs = SourceOptions(**case.write(tmp_path / "whole", case.whole()))
+    import_graph(tmp_path / "whole" / "edges.npy", tmp_path / "fresh", inputs=inputs, **options)
+    meta = (tmp_path / "data" / "meta.json").read_text()
+    assert '"name": "edges"' in meta
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "fresh")
+    assert check(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("seed", range(CASES // 2))
+def test_appended_tables_are_as_if_imported_at_once(tmp_path, seed):
+    case = TypedCase(seed)
+    options = {"memory": MEMORY, "reverse": case.reverse}
+    import_graph(case.write(tmp_path / "first", case.tables[0]), tmp_path / "data", **options)
+    data, state = open_dataset(tmp_path / "data"), state_of(tmp_path / "data")
+    before = {relation: lists_of(data, relation) for relation in data.edge_types}
+    source = case.write(tmp_path / "more", case.tables[1], appended=True)
+    import_graph(
+        case.write(tmp_path / "whole", case.whole()), tmp_path / "fresh", columns_from=tmp_path / "data", **options
+    )
+    append(tmp_path / "data", edges=source, memory=MEMORY)
+    counts = {type_: table.num_nodes for type_, table in data.node_types.items()}
+    demand_changes(tmp_path / "data", state, before, counts)
+    appended, fresh = files_of(tmp_path / "data"), files_of(tmp_path / "fresh")
+    for files in (appended, fresh):  # called after its folder
+        files["meta.json"] = files["meta.json"].replace(b'"first"', b'"x"').replace(b'"whole"', b'"x"')
+    assert appended == fresh
+    assert check(tmp_path / "data") == []

@@ -124,7 +124,7 @@ def append(
         _demand_own_rows(path)
         known = _treatment_of(path, treatment)
         graph = _read_new(edges, format, inputs, old)
-        removed = None if remove_edges is None else _read_new(remove_edges, format, _of_edges_alone(inputs), old)
+        removed = None if remove_edges is None else _read_new(remove_edges, format, _edges_alone(inputs), old)
         options = ConvertOptions(
             memory=memory,
             transpose=known.transpose,
@@ -161,14 +161,14 @@ def _treatment_of(path: Path, said: EdgeTreatment) -> Treatment:
     """
     known = read_treatment(path)
     reverse = True if said.undirected else said.reverse
-    given = {"reverse": reverse, "dedupe": True if said.undirected else said.dedupe, "self_loops": said.self_loops}
+    values = {"reverse": reverse, "dedupe": True if said.undirected else said.dedupe, "self_loops": said.self_loops}
     if known is None:
-        if missing := [name for name, value in given.items() if value is None]:
+        if missing := [name for name, value in values.items() if value is None]:
             flags = {"reverse": "--no-reverse-edges", "dedupe": "--no-dedupe", "self_loops": "--self-loops keep"}
             hint = f"say what was done to its edges, such as {' '.join(flags[name] for name in missing)}"
             raise CohortError(str(path / TREATMENT), "what the import did to the edges", "no such file", hint)
-        return Treatment(transpose=False, **given)  # type: ignore[arg-type]
-    for name, value in given.items():
+        return Treatment(transpose=False, **values)  # type: ignore[arg-type]
+    for name, value in values.items():
         if value is not None and value != getattr(known, name):
             hint = f"leave it out: what {path / TREATMENT} says is done"
             raise CohortError(f"--{name.replace('_', '-')}", str(getattr(known, name)), str(value), hint)
@@ -197,7 +197,7 @@ def _read_new(source: str | os.PathLike | None, format: str, inputs: SourceOptio
     return _by_types_of(graph, old) if kind == "yaml" else _demand_one_type(graph, source, old)
 
 
-def _of_edges_alone(inputs: SourceOptions) -> SourceOptions:
+def _edges_alone(inputs: SourceOptions) -> SourceOptions:
     """How edges are read of which only the ends matter."""
     names = ("columns", "separator", "header", "comment", "null")
     return SourceOptions(**{name: getattr(inputs, name) for name in names})
@@ -251,10 +251,10 @@ def _by_types_of(graph: Graph, old: StoredGraph) -> Graph:
     for what, names, there in (("node type", nodes, old.node_types), ("relation", edges, old.edge_types)):
         if unknown := [name for name in names if name not in there]:
             known = [name if isinstance(name, str) else ", ".join(name) for name in there]
-            found = unknown[0] if isinstance(unknown[0], str) else ", ".join(unknown[0])
-            hint = did_you_mean(found, known) or AGAIN
-            raise CohortError(graph.place, f"a {what} of {old.path}: {'; '.join(known)}", found, hint)
-    others = [name for name, each in targets.items() if name != old.target and each.labels is not None]
+            actual = unknown[0] if isinstance(unknown[0], str) else ", ".join(unknown[0])
+            hint = did_you_mean(actual, known) or AGAIN
+            raise CohortError(graph.place, f"a {what} of {old.path}: {'; '.join(known)}", actual, hint)
+    others = [name for name, learned in targets.items() if name != old.target and learned.labels is not None]
     if others:
         raise CohortError(graph.place, f"labels of {old.target} alone, as {old.path} has", others[0], "leave them out")
     chosen = targets.get(old.target)
@@ -295,10 +295,10 @@ def _take_rows(graph: Graph, inputs: SourceOptions, old: StoredGraph, ids: np.nd
         raise CohortError("--nodes", f"at least the {there} nodes that there are", str(inputs.nodes), "leave it out")
     is_ones = str(inputs.features) == ONES
     edges = graph.edges or {EDGE_TYPE: Edges.in_memory("no edges", NO_EDGES, NO_EDGES)}
-    given = dict(graph.edges)
+    has_edges = bool(graph.edges)
     graph.edges = edges
     replace_graph(graph, replace(inputs, nodes=None), ids, needs_rows=False)
-    graph.edges = graph.edges if given else {}
+    graph.edges = graph.edges if has_edges else {}
     (nodes,) = graph.nodes.values()
     if nodes.num_nodes not in (None, 0, more) and more is not None:
         raise CohortError("--nodes", f"{there + (nodes.num_nodes or 0)}, as the source says", str(inputs.nodes))

@@ -80,7 +80,7 @@ def _append(args: argparse.Namespace) -> int:
             **{name: getattr(args, name) for name in ("edges", "remove_edges", "format", "rename", "split", "seed")},
             inputs=source_options(args),
             treatment=EdgeTreatment(
-                **{each.name: getattr(args, each.name) for each in dataclasses.fields(EdgeTreatment)}
+                **{field.name: getattr(args, field.name) for field in dataclasses.fields(EdgeTreatment)}
             ),
             memory=args.memory,
             progress=progress,

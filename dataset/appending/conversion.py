@@ -87,7 +87,7 @@ class Appending(Conversion):
 
     def _add_nodes(self, type_: str, nodes: Nodes) -> None:
         """Extends the features and times of a node type; the number of its nodes is known then."""
-        table, entry = self.old.node_types[type_], next(each for each in self.meta["nodes"] if each["type"] == type_)
+        table, entry = self.old.node_types[type_], next(entry for entry in self.meta["nodes"] if entry["type"] == type_)
         rows = None if nodes.num_nodes == 0 else transformed(self._rows(type_, nodes), self.options)
         count = nodes.num_nodes
         if rows is not None:
@@ -246,12 +246,12 @@ class Appending(Conversion):
         compared."""
         made: dict[EdgeType, dict[str, Any]] = {}
         for relation, reverse in self._reverse_pairs():
-            given = [each for each in (relation, reverse) if each in described]
-            if len(given) == 1:
-                other = reverse if given[0] == relation else relation
+            there = [name for name in (relation, reverse) if name in described]
+            if len(there) == 1:
+                other = reverse if there[0] == relation else relation
                 self._demand_order_known(other)
-                made[other] = self._write_added(other, self._reversed(given[0], described[given[0]]))
-            elif given and not self._are_reverses(relation, reverse, described):
+                made[other] = self._write_added(other, self._reversed(there[0], described[there[0]]))
+            elif there and not self._are_reverses(relation, reverse, described):
                 expected = f"the edges of {', '.join(reverse)} in the other direction, as {self.old.path} says"
                 hint = f"give one of the two relations: append makes the other. Else {AGAIN}"
                 raise CohortError(f"{self.graph.place}: {', '.join(relation)}", expected, "others", hint)
@@ -285,9 +285,9 @@ class Appending(Conversion):
         """The edges to take out, also of the relations that have their reverses."""
         removed = dict(self._removed)
         for relation, reverse in self._reverse_pairs():
-            given = [each for each in (relation, reverse) if each in self._removed]
-            if len(given) == 1:
-                removed[reverse if given[0] == relation else relation] = self._removed[given[0]].transposed()
+            there = [name for name in (relation, reverse) if name in self._removed]
+            if len(there) == 1:
+                removed[reverse if there[0] == relation else relation] = self._removed[there[0]].transposed()
         return removed
 
     def _write_removed(self, relation: EdgeType, edges: Edges) -> None:

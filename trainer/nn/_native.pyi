@@ -38,7 +38,7 @@ ADAM: int = 1
 class BlockRef:
     """Edges grouped by row: addresses, see trainer/nn/native/block.h."""
 
-    def __init__(self, *, offsets: int, num_offsets: int, index: int, edge: int, num_edges: int, num_rows: int, skip_self: bool) -> None: ...
+    def __init__(self, *, offsets: int, num_offsets: int, index: int, edge: int, num_edges: int, num_rows: int, skip_self: bool, own_pieces: bool) -> None: ...
 
 class RowDrop:
     """ReLU and dropout; see trainer/nn/native/sum_rows.h."""

@@ -11,6 +11,7 @@ from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
+from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 
 class GATRules:
@@ -184,6 +185,8 @@ class GATRules:
 def sums_first(block: Block, source: Tensor | IndexedRows, heads: int, out_channels: int) -> bool:
     """Whether it is less work to sum rows for each head, and then multiply them by its weights."""
     edges, width, wide = block.source.numel(), source.shape[1], heads * out_channels
+    if rows_stand_alone():
+        return width <= wide
     elements = edges * width + block.num_targets * heads * width
     transformed = (edges + block.num_sources) * wide
     products = (block.num_targets - block.num_sources) * width * wide

@@ -10,6 +10,7 @@ from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_indexed, materialize, require_indexed_rows
 from cohort_gnn.nn.linear import linear
 from cohort_gnn.nn.operators import operator
+from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 
 class GCNRules:
@@ -54,7 +55,10 @@ class GCNRules:
         return linear(rows, self.lin.weight, self.bias)
 
     def _sums_first(self, block: Block, width: int) -> bool:
-        """Whether it is less work to sum rows before they are multiplied by the weights."""
+        """Whether it is less work to sum rows before they are multiplied by the weights; as where rows are indexed, if
+        they stand alone."""
+        if rows_stand_alone():
+            return True
         edges, product = block.source.numel() * ELEMENT_COST, width * self.out_channels
         return edges * width + block.num_targets * product <= edges * self.out_channels + block.num_sources * product
 

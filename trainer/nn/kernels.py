@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import _native
+from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 _DTYPES = {
     torch.float32: _native.FLOAT32,
@@ -51,6 +52,7 @@ class GroupedEdges:
             num_edges=self.num_edges,
             num_rows=num_rows,
             skip_self=skip_self,
+            own_pieces=rows_stand_alone() and not index.is_cuda,
         )
 
     def numbers(self) -> "GroupedEdges":

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 _library = torch.library.Library("cohort", "DEF")
+BODIES: dict[torch._ops.OpOverload, Callable] = {}  # of operators, by what torch calls
 
 
 class Operator:
@@ -25,6 +26,7 @@ class Operator:
         _library.impl(name, body, "CompositeExplicitAutograd")
         torch.library.register_autograd(self._name, self._go_back, setup_context=self._keep, lib=_library)
         self.overload = getattr(torch.ops.cohort, name).default
+        BODIES[self.overload] = body
 
     def __call__(self, *args, **kwargs):
         return self.overload(*args, **kwargs)

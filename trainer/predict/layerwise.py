@@ -17,6 +17,7 @@ from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of, new_rows, taken
@@ -146,7 +147,10 @@ class Layerwise:
             OSError: the disk has no room for the hidden layers.
         """
         rows, memories = self._features(), self.memory.kept_in[1:]
-        with temporary_folder(self.out) if KeptIn.FILES in memories else contextlib.nullcontext() as folder:
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(temporary_folder(self.out)) if KeptIn.FILES in memories else None
+            if self.device.type == "cpu":
+                stack.enter_context(row_tiles())
             for number, memory in enumerate([*memories, None]):
                 made: RowsByType = {}
                 for name in self._gives[number]:

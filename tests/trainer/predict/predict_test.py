@@ -118,6 +118,10 @@ def test_equals_pygs_layers_on_the_whole_graph(data, few_nodes, tmp_path, device
     fewest, most = {1: (FEW_NODES, FEW_NODES), 40_000: (7, 200), 1 << 30: (1, 1)}[work_bytes]
     assert device != "cpu" or fewest * len(places) <= pieces <= most * len(places)  # a GPU has memory of its own
     torch.testing.assert_close(found, pyg_scores(kind, weights, data, len(places), **shape), rtol=1e-4, atol=1e-5)
+    if device == "cpu" and work_bytes < 1 << 30:
+        memory = 1 << 30, [KeptIn.WHOLE] * len(places)
+        whole, *_ = layerwise_scores(kind, data, *memory, tmp_path / "scratch", device, **shape)
+        assert torch.equal(found, whole), "scores of a node, whichever are computed beside it"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -92,15 +92,23 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, work_byte
     options = {name: value for name, value in options.items() if name not in ("edge features", "ages")}
     model = TypedGNN(kind, types, 16, 3, 3, 0.5, **options)
     expected = whole_scores(model, data)
-    memory = MemoryPlan(work_bytes, places)
-    layers = Layerwise(model, data, memory, tmp_path / "out.npy", torch.device(device), "paper", at_time=NOW)
+    found, num_pieces = layerwise_scores(model, data, MemoryPlan(work_bytes, places), tmp_path, device)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert list(tmp_path.iterdir()) == [] and (num_pieces > 1) == (work_bytes < 1 << 30 and device == "cpu")
+    if num_pieces > 1:
+        whole, _ = layerwise_scores(model, data, MemoryPlan(*MEMORY[0]), tmp_path, device)
+        assert torch.equal(found, whole), "scores of a node, whichever are computed beside it"
+
+
+def layerwise_scores(model, data, memory: MemoryPlan, scratch: Path, device: str) -> tuple[torch.Tensor, int]:
+    """Of all papers; in how many pieces."""
+    layers = Layerwise(model, data, memory, scratch / "out.npy", torch.device(device), "paper", at_time=NOW)
     found, done, pieces = torch.full((200, 3), torch.nan), [], {}
     layers.run(pieces.__setitem__, done.append)
     for first, scores in pieces.items():
         found[first : first + len(scores)] = scores.cpu()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert sum(done) == layers.work and list(tmp_path.iterdir()) == []
-    assert (len(pieces) > 1) == (work_bytes < 1 << 30 and device == "cpu")
+    assert sum(done) == layers.work
+    return found, len(pieces)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ struct BlockRef {
   const int32_t* edge = nullptr;   // int32 [num_edges], its number where factors of edges are looked up; null: its own
   int64_t num_edges = 0;           // those that count; offsets may go beyond
   int64_t num_rows = 0;
-  bool skip_self = false;  // edges from a row to itself do not count
+  bool skip_self = false;   // edges from a row to itself do not count
+  bool own_pieces = false;  // host bodies: pieces (see below) are counted from each row's first edge
 
   COHORT_HOST_DEVICE int64_t first(int64_t row) const {
     if (row >= num_offsets) return num_edges;
@@ -39,22 +40,30 @@ COHORT_HOST_DEVICE inline int64_t max_pieces(int64_t num_edges) {
   return num_edges > kPieceEdges ? (num_edges + kPieceEdges - 1) / kPieceEdges : 0;
 }
 
-// Edges [begin, end) of a row, or of one of its pieces.
+// Edges [begin, end) of a row, or of one of its pieces; multiples are counted from edge `origin`.
 struct EdgeRange {
   int64_t begin = 0;
   int64_t end = 0;
+  int64_t origin = 0;
   COHORT_HOST_DEVICE bool in_pieces() const { return end - begin > kPieceEdges; }
-  COHORT_HOST_DEVICE int64_t first_piece() const { return (begin + kPieceEdges - 1) / kPieceEdges; }
-  COHORT_HOST_DEVICE int64_t end_piece() const { return (end + kPieceEdges - 1) / kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t first_piece() const { return (begin - origin + kPieceEdges - 1) / kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t end_piece() const { return (end - origin + kPieceEdges - 1) / kPieceEdges; }
   // The edges of piece p: the first also has those before its multiple.
   COHORT_HOST_DEVICE EdgeRange piece(int64_t p) const {
-    const int64_t next = (p + 1) * kPieceEdges;
-    return {p == first_piece() ? begin : p * kPieceEdges, next < end ? next : end};
+    const int64_t next = origin + (p + 1) * kPieceEdges;
+    return {p == first_piece() ? begin : next - kPieceEdges, next < end ? next : end, origin};
   }
 };
 
 COHORT_HOST_DEVICE inline EdgeRange range_of(const BlockRef& block, int64_t row) {
   return {block.first(row), block.first(row + 1)};
+}
+
+// For host bodies, which know `own_pieces`.
+inline EdgeRange host_range_of(const BlockRef& block, int64_t row) {
+  EdgeRange range = range_of(block, row);
+  if (block.own_pieces) range.origin = range.begin;
+  return range;
 }
 
 }  // namespace cohort::trainer

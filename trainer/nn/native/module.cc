@@ -214,7 +214,7 @@ int64_t used_rows(Address rows, int64_t num_rows, int64_t row_bytes, int64_t str
 
 void bind_rows(nb::module_& m) {
   bind_struct(m, "BlockRef", "Edges grouped by row: addresses, see trainer/nn/native/block.h.",
-              FIELDS(BlockRef, offsets, num_offsets, index, edge, num_edges, num_rows, skip_self));
+              FIELDS(BlockRef, offsets, num_offsets, index, edge, num_edges, num_rows, skip_self, own_pieces));
   nb::class_<RowDrop>(m, "RowDrop", "ReLU and dropout; see trainer/nn/native/sum_rows.h.")
       .def(
           "__init__",

@@ -1,13 +1,23 @@
 #include "dataset/dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/format.h"
 #include "dataset/encoded.h"
 
 namespace cohort::dataset {
 namespace {
+
+// What another folder of the same name does not have; zeros: there is none.
+std::pair<dev_t, ino_t> identity_of(const std::filesystem::path& folder) {
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
 
 // Runs one step of opening; what it throws becomes a problem.
 template <typename Step>
@@ -117,6 +127,17 @@ Dataset Dataset::open(const std::filesystem::path& folder, Rows rows) {
 }
 
 Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows) {
+  while (true) {
+    const auto before = identity_of(folder);
+    std::vector<Problem> seen;
+    Dataset out = open_once(folder, seen, rows);
+    if (identity_of(folder) != before) continue;  // replaced meanwhile: files of two data sets are none
+    problems.insert(problems.end(), seen.begin(), seen.end());
+    return out;
+  }
+}
+
+Dataset Dataset::open_once(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows) {
   Dataset out;
   out.folder_ = folder.lexically_normal();
   if (!out.folder_.has_filename() && out.folder_.has_relative_path()) out.folder_ = out.folder_.parent_path();

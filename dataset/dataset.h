@@ -109,7 +109,8 @@ class Dataset {
  public:
   // Throws base::Error for the first thing wrong.
   static Dataset open(const std::filesystem::path& folder, Rows rows = Rows::kAny);
-  // Opens what can be opened and appends what is wrong to `problems`; arrays with a problem stay unmapped.
+  // Opens what can be opened and appends what is wrong to `problems`; arrays with a problem stay unmapped. Opens again
+  // where the folder was replaced meanwhile.
   static Dataset open(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows = Rows::kAny);
 
   const Meta& meta() const noexcept { return meta_; }
@@ -155,6 +156,7 @@ class Dataset {
 
  private:
   static std::size_t index_of(int number) { return static_cast<std::size_t>(number); }
+  static Dataset open_once(const std::filesystem::path& folder, std::vector<Problem>& problems, Rows rows);
   void find_rows(Rows rows);
   void map_types(std::vector<Problem>& problems);
 

@@ -204,6 +204,28 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         CohortError: for the first thing wrong.
     """
     folder = Path(path).expanduser()
+    while True:
+        before = _identity_of(folder)
+        try:
+            data = _open_once(folder, prefer_raw)
+        except CohortError:
+            if _identity_of(folder) == before:
+                raise
+            continue
+        if _identity_of(folder) == before:  # else replaced meanwhile: files of two data sets are none
+            return data
+
+
+def _identity_of(folder: Path) -> tuple[int, int] | None:
+    """What another folder of the same name does not have."""
+    try:
+        known = os.stat(folder)
+    except OSError:
+        return None
+    return known.st_dev, known.st_ino
+
+
+def _open_once(folder: Path, prefer_raw: bool) -> Dataset | HeteroDataset:
     demand_regular(folder / META)
     rows, edge_rows = _native.find_rows(os.fspath(folder), prefer_raw)
     meta = read_meta(folder)

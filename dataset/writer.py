@@ -199,17 +199,17 @@ def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], N
                 continue
             if shape[0] == 0:
                 shape, dtype = [0, rows.shape[1]], rows.dtype
-                start = _write_header(file, dtype, shape)
+                start = write_header(file, dtype, shape)
             file.write(np.ascontiguousarray(rows).data.cast("B"))
             shape[0] += len(rows)
             done(shape[0])
         file.seek(0)
-        if _write_header(file, dtype, shape) != start and shape[0]:
+        if write_header(file, dtype, shape) != start and shape[0]:
             raise AssertionError("headers of one length")
     return shape
 
 
-def _write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:
+def write_header(file: BinaryIO, dtype: np.dtype, shape: Sequence[int]) -> int:
     """Writes the header of a .npy file, as long as that of any number of rows; returns where the data start."""
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
     np.lib.format.write_array_header_1_0(file, header)

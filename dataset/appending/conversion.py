@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native, arrays
+from cohort_gnn.dataset.appending.folder import join_arrays
 from cohort_gnn.dataset.importing.convert import Conversion
 from cohort_gnn.dataset.importing.edge_data import FEATURES, EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.fitting import Fitting
@@ -23,7 +23,7 @@ from cohort_gnn.dataset.meta import SPLITS
 from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
 from cohort_gnn.dataset.reverses import EdgesByTarget, find_reverses
 from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
-from cohort_gnn.dataset.writer import random_splits, write_rows
+from cohort_gnn.dataset.writer import random_splits
 from cohort_gnn.spec.graph import EdgeType
 
 BESIDE = ("edge_weights", "edge_times")
@@ -113,11 +113,9 @@ class Appending(Conversion):
         if dim != table.feature_dim:
             expected = f"{table.feature_dim} columns, as the rows of {self.old.path} have"
             raise CohortError(rows.place, expected, f"{dim} columns", "give the same features as before")
-        added = np.load(self.added / out.name, mmap_mode="r")
         demand_finite(self.added / out.name, rows.place, rows.dtype)
         self.rows_note = f"{rows.place} has {count} rows: one per new node"
-        at_once = self.options.block_bytes
-        write_rows(out, itertools.chain(in_pieces(table.x, at_once), in_pieces(added, at_once)))
+        join_arrays(out, [self.old.path / out.name, self.added / out.name])
         return count
 
     def _extend_times(self, type_: str, nodes: Nodes, table: NodeTable, entry: dict[str, Any]) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
+
+import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why
-from cohort_gnn.dataset.writer import output_folder
+from cohort_gnn.dataset.array_file import map_array
+from cohort_gnn.dataset.writer import output_folder, write_header
 
+COPIED_AT_ONCE = 1 << 24  # bytes
 TEMPORARY = re.compile(r".*\.\d+-[0-9a-f]{8}\.(tmp|old)")  # what writers of its files are at, or have left
 
 
@@ -53,6 +59,33 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def join_arrays(out: Path, files: Sequence[Path]) -> None:
+    """Writes the rows of several .npy files of one type, one behind the other, into one; the kernel copies them."""
+    arrays = [cast(np.memmap, map_array(file)) for file in files]
+    with out.open("wb") as written:
+        write_header(written, arrays[0].dtype, [sum(map(len, arrays)), *arrays[0].shape[1:]])
+        written.flush()
+        for file, array in zip(files, arrays, strict=True):
+            with file.open("rb") as read:
+                _copy_bytes(read.fileno(), written.fileno(), array.offset, array.nbytes)
+
+
+def _copy_bytes(source: int, target: int, offset: int, count: int) -> None:
+    """Appends bytes of a file to another, whose position is its end."""
+    position = os.lseek(target, 0, os.SEEK_CUR)
+    while count:
+        try:
+            done = os.copy_file_range(source, target, min(count, COPIED_AT_ONCE), offset, position)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM):
+                raise
+            done = os.pwrite(target, os.pread(source, min(count, COPIED_AT_ONCE), offset), position)
+        if not done:
+            raise OSError(errno.EIO, "the file ends early")
+        offset, position, count = offset + done, position + done, count - done
+    os.lseek(target, position, os.SEEK_SET)
 
 
 def link_files(old: Path, new: Path, is_left_out: Callable[[str], bool] = lambda name: False) -> None:

@@ -245,14 +245,17 @@ class Merger {
     counts_.resize(static_cast<std::size_t>(num_nodes()));
     changes_.resize(static_cast<std::size_t>(num_nodes()));
     constexpr int64_t kNodesAtOnce = 1 << 12;
+    const bool all_stay_and_come = !options_.dedupe && !options_.has_loops && !removes();
     for_chunks(
         num_nodes(), stop,
         [&](int64_t begin, int64_t end) {
           for (int64_t node = begin; node < end; ++node) {
             const auto i = static_cast<std::size_t>(node);
             const int64_t before = old_start(node + 1) - old_start(node);
-            counts_[i] = before;
-            if (stays(node)) continue;
+            const int64_t added = added_start(node + 1) - added_start(node);
+            counts_[i] = before + added;
+            changes_[i] = added > 0;
+            if (stays(node) || all_stay_and_come) continue;
             int64_t now = 0;
             const int64_t removed = merge(node, [&](const Run& run) { now += run.count; });
             counts_[i] = now;

@@ -87,6 +87,9 @@ class NodeIds:
         if distinct < len(ids):
             values, counts = ids.value_counts().flatten()
             again = pc.index(pc.greater(counts, 1), True).as_py()
+            if self._before is not None and pc.index(self._before, values[again]).as_py() >= 0:
+                actual = f"{_shown(values[again])}, which is there"
+                raise CohortError(self.place, "an id named once", actual, "leave rows of nodes that are there out")
             raise CohortError(self.place, "an id named once", f"{_shown(values[again])} in {counts[again]} rows")
 
     def blocks(self) -> Iterator[pa.Array]:

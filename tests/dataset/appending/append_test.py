@@ -10,7 +10,7 @@ from cohort_gnn.dataset import append, changes_since, check, import_graph, state
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
-CASES = 2_000 if ALL_TESTS else 24
+CASES = 2_000 if ALL_TESTS else 16
 MEMORY = 16_000_000
 
 

@@ -16,12 +16,11 @@ from cohort_gnn.base.files import write_whole
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import demand_shape, integers
 from cohort_gnn.dataset.digests import digest_of_files
-from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.structured import read_structured
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.spec.meta import read_meta
+from cohort_gnn.spec.meta import OF_EDGES, OF_TARGET, read_meta
 
 RECORD, FOLDER = "appended.json", "appended"
 HINT = "import the data set again"
@@ -74,15 +73,20 @@ class Changes:
 def state_of(folder: str | os.PathLike) -> str:
     """32 hexadecimal digits that name the state of a data set: others after each append.
 
-    Large arrays are digested by pieces, as the data set of a run is.
+    Large arrays are digested by pieces, as the data set of a run is. Feature rows do not count, which may be there
+    encoded alone.
 
     Example:
         >>> state_of("data/shop")
         '0d3cbb7a54f6cbe5a7b0e3a1ff20e3f5'
     """
     path = Path(folder)
-    names = ["meta.json", *([RECORD] if (path / RECORD).exists() else []), *sorted(set(array_files(read_meta(path))))]
-    return digest_of_files(path / name for name in names if (path / name).exists())
+    meta = read_meta(path)
+    described = [(nodes, ("node_times",)) for nodes in meta["nodes"]] + [(edges, OF_EDGES) for edges in meta["edges"]]
+    described.append((meta["target"], OF_TARGET))
+    arrays = [entry[name] for entry, names in described for name in names if name in entry]
+    record = [RECORD] if (path / RECORD).exists() else []
+    return digest_of_files(path / name for name in ("meta.json", *record, *arrays))
 
 
 def changes_since(folder: str | os.PathLike, state: str) -> Changes:

@@ -135,6 +135,7 @@ class Merger {
 
   MergeResult run(const std::stop_token& stop) {
     MergeResult result;
+    demand_sound(stop);
     count(stop);
     write_indptr(result);
     indices_.create(result.num_edges);
@@ -149,6 +150,19 @@ class Merger {
   }
 
  private:
+  // Nothing that leads out of the arrays is used.
+  void demand_sound(const std::stop_token& stop) const {
+    const auto num_edges = std::ssize(old_);
+    base::require(starts_.front() == 0 && starts_.back() == num_edges, "an open data set");
+    for (const MergedArray& array : beside_) base::require(array.old().shape()[0] == num_edges, "a row for each edge");
+    const Scan bad = scan(std::ssize(starts_) - 1, stop, [&](int64_t node) {
+      return starts_[static_cast<std::size_t>(node) + 1] < starts_[static_cast<std::size_t>(node)];
+    });
+    if (bad.first < 0) return;
+    throw base::Error({base::format("{}[{}]", indptr_.place(), bad.first + 1), "at least the value before",
+                       std::to_string(starts_[static_cast<std::size_t>(bad.first) + 1]), "import the data set again"});
+  }
+
   template <typename T>
   std::span<const T> numbers(bool is_added) const {
     return (is_added ? beside_.front().added() : beside_.front().old()).template as<T>();

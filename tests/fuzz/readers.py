@@ -18,8 +18,9 @@ import torch
 import typed_layout_writers as typed
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import check, import_graph, open_task
+from cohort_gnn.dataset import append, check, import_graph, open_task
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.changes import problems_of_record
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.describe import describe
 from cohort_gnn.dataset.tasks import SPLITS
@@ -62,6 +63,22 @@ def _layout(write: Callable, *more) -> Callable[[Path], None]:
 
 def _typed(write: Callable, *more, **of_sample) -> Callable[[Path], None]:
     return lambda folder: write(folder / "source", typed.sample(**of_sample), *more) and None
+
+
+def _appended(folder: Path) -> None:
+    _npz(folder)
+    import_graph(folder / "plain.npz", folder / "data", memory=MEMORY_BYTES)
+    (folder / "plain.npz").unlink()
+    np.save(folder / "new.npy", np.array([[0, 1, 2], [2, 2, 0]]))
+    append(folder / "data", edges=folder / "new.npy", memory=MEMORY_BYTES)
+
+
+def _read_appended(folder: Path) -> None:
+    """Its record, and another append: what is there is damaged, or what comes."""
+    changed = problems_of_record(open_dataset(folder / "data"))
+    append(folder / "data", edges=folder / "new.npy", memory=MEMORY_BYTES)
+    if changed:
+        raise changed[0]
 
 
 def _npz(folder: Path) -> None:
@@ -314,6 +331,7 @@ def _relbench(folder: Path) -> None:
 
 
 READERS = {
+    "appended": Reader(_appended, _read_appended),
     "data_set": Reader(_data_set, _read_data_set),
     "npz": Reader(_npz, _import("plain.npz")),
     "csr_npz": Reader(_csr_npz, _import("csr.npz")),

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -41,6 +41,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.node_ids import KnownNodes
 from cohort_gnn.dataset.layouts.streams import ONES, Edges, Rows
 from cohort_gnn.dataset.layouts.tensor_files import file_of
+from cohort_gnn.dataset.links import LinkEdges, held_out_of, with_held_out
 from cohort_gnn.dataset.meta import META
 from cohort_gnn.dataset.original_ids import FILE, original_ids
 from cohort_gnn.dataset.prepared import PREPARED_FOLDER, is_prepared
@@ -50,7 +51,7 @@ from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.structured import read_structured
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.dataset.writer import demand_split
-from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.meta import by_type
 
 PARTITION = re.compile(r"partition-\d+\.npy")
@@ -143,7 +144,8 @@ def append(
         work = Appending(graph, options, progress, old=old, meta=meta, out=out, removed=removed, split=split)
         work.run()
         _finish(work, path, note)
-        open_dataset(out)
+        for text in _links_seen(open_dataset(out), work.changed):
+            note(text)
 
 
 def _demand_own_rows(path: Path) -> None:
@@ -347,6 +349,18 @@ def _finish(work: Appending, path: Path, note: Callable[[str], None]) -> None:
     edges = sum(relation["count"] for relation in work.meta["edges"]) - old.num_edges
     lists = sum(map(len, work.changed.values()))
     note(f"{sum(work.new_nodes.values()):,} new nodes, {edges:+,} edges, {lists:,} lists of in-neighbours changed")
+
+
+def _links_seen(data: StoredGraph, changed: Mapping[EdgeType, np.ndarray]) -> Iterator[str]:
+    """Lines about held-out links that are among the edges of lists that changed."""
+    for relation in with_held_out(data):
+        lists, nodes = data.edge_types[relation], changed.get(relation, NO_EDGES)
+        for split, held in held_out_of(LinkEdges(data, relation)).items():
+            pairs = held.pairs[np.isin(held.pairs[:, 1], nodes)].tolist()
+            are_seen = (source in lists.indices[slice(*lists.indptr[target : target + 2])] for source, target in pairs)
+            if count := sum(are_seen):
+                text = f"{count:,} of {len(held.pairs):,} {split} links are edges of the graph, where models see them"
+                yield f"{text}; --remove-edges takes them out"
 
 
 def _stale(work: Appending, path: Path) -> Mapping[str, str]:

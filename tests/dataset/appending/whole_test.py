@@ -20,7 +20,7 @@ from processes import ALL_TESTS, here, refused
 from random_graphs import files_of
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import append, changes_since, check, import_graph, state_of
+from cohort_gnn.dataset import append, changes_since, check, import_graph, state_of, write_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
@@ -127,11 +127,15 @@ def test_a_second_writer_is_refused(root, tmp_path):
 def test_derived_files_come_along_where_they_fit(root, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(root / "old", data)
-    np.save(tmp_path / "pair.npy", np.array([[0], [1]]))
+    old = open_dataset(data)
+    source = np.setdiff1d(np.arange(NODES), old.indices[old.indptr[1] : old.indptr[2]])[0]
+    np.save(tmp_path / "pair.npy", np.array([[source], [1]]))
+    write_links(data, val=([[source, 1]], [[5]]), test=([[source, 2]], [[5]]))
     for command in (["prepare", data], ["partition", data, "--parts", 2, "--method", "random"]):
         assert here("dataset", *command).returncode == 0
     encoded = (data / "prepared" / "features.ibp").read_bytes()
     done = here("dataset", "append", data, "--edges", tmp_path / "pair.npy")
+    assert "1 of 1 val links are edges of the graph" in done.stderr and "test links" not in done.stderr
     assert "left out" not in done.stderr and open_dataset(data).encoded_rows.read_bytes() == encoded
     assert len(np.load(data / "partition-2.npy")) == NODES
     more = ["--edges", root / "edges.npy", "--features", root / "x.npy"]

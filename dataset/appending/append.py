@@ -21,6 +21,7 @@ from cohort_gnn.dataset.appending.folder import link_files, replaced_folder
 from cohort_gnn.dataset.changes import record_step, state_of
 from cohort_gnn.dataset.importing.beside import (
     AS_IT_IS,
+    COLUMNS,
     SourceOptions,
     demand_files,
     demand_options_fit,
@@ -53,6 +54,7 @@ from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.dataset.writer import demand_split
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.meta import by_type
+from cohort_gnn.spec.options import flag_of
 
 PARTITION = re.compile(r"partition-\d+\.npy")
 SHARDS = "shards"
@@ -116,6 +118,7 @@ def append(
         if source is not None and not file_of(Path(source)).exists() and not part_files(Path(source)):
             raise CohortError(str(source), "a file or folder of edges", "no such file or folder", "check the path")
     demand_files(inputs)
+    _demand_source(edges, remove_edges, inputs)
     if memory < MIN_MEMORY:
         raise CohortError("--memory", f"at least {format_bytes(MIN_MEMORY)}", format_bytes(memory))
     if split is not None:
@@ -146,6 +149,19 @@ def append(
         _finish(work, path, note)
         for text in _links_seen(open_dataset(out), work.changed):
             note(text)
+
+
+def _demand_source(
+    edges: str | os.PathLike | None, remove_edges: str | os.PathLike | None, inputs: SourceOptions
+) -> None:
+    """Raises CohortError for options of edges without edges, and where there is nothing to do."""
+    if edges is None:
+        for name in (*COLUMNS.values(), "edge_weights", "edge_times", "edge_features", "destinations"):
+            if getattr(inputs, name) is not None:
+                raise CohortError(flag_of(name), "edges that it is of", "none", "--edges FILE names them")
+    if edges is None and remove_edges is None and inputs.features is None and inputs.nodes is None:
+        hint = "--edges SOURCE, --features FILE or --remove-edges SOURCE"
+        raise CohortError("append", "new nodes or edges, or edges to take out", "none", hint)
 
 
 def _demand_own_rows(path: Path) -> None:
@@ -276,11 +292,15 @@ def _take_inputs(
     graph: Graph, inputs: SourceOptions, options: ConvertOptions, old: StoredGraph, known: Treatment
 ) -> None:
     """Puts the files that the options name in the place of those of the source."""
-    demand_options_fit(graph, replace(inputs, nodes=None), replace(options, transpose=False, row_normalize=False))
+    demand_options_fit(graph, inputs, replace(options, transpose=False, row_normalize=False))
     ids = options.node_ids
     replace_task(graph, inputs, old.task, ids)
     if not graph.has_names:
         _take_rows(graph, inputs, old, ids)
+    if not options.rename and not any(nodes.features or nodes.num_nodes for nodes in graph.nodes.values()):
+        for flag, files in (("--labels", inputs.labels), ("--splits", inputs.splits), ("--node-ids", ids)):
+            if files is not None:
+                raise CohortError(flag, "new nodes that it is of", "none", "--features FILE has their rows")
     if graph.split_times is not None and graph.splits is None:
         hint = "--split-ratio divides the new nodes at random; or a column with train, val and test"
         raise CohortError(f"{graph.place}: split", "splits of the new nodes", "by_time, of all nodes", hint)

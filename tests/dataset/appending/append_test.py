@@ -73,7 +73,8 @@ def test_appended_tables_are_as_if_imported_at_once(tmp_path, seed):
     import_graph(
         case.write(tmp_path / "whole", case.whole()), tmp_path / "fresh", columns_from=tmp_path / "data", **options
     )
-    append(tmp_path / "data", edges=source, memory=MEMORY)
+    gone = case.write(tmp_path / "gone", case.removed, appended=True)
+    append(tmp_path / "data", edges=source, remove_edges=gone, memory=MEMORY)
     counts = {type_: table.num_nodes for type_, table in data.node_types.items()}
     demand_changes(tmp_path / "data", state, before, counts)
     appended, fresh = files_of(tmp_path / "data"), files_of(tmp_path / "fresh")

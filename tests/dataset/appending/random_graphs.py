@@ -169,6 +169,11 @@ class TypedCase:
             more = [int(generator.integers(2, 8)) if number == 0 else int(generator.integers(4)) for _ in range(2)]
             self.tables.append(self._part(generator, users, items, *more, number == 0))
             users, items = users + more[0], items + more[1]
+        first = {name: self.tables[0][name] for name in EDGES}
+        self.removed = {  # edges of the first part
+            name: table.take(pa.array(generator.choice(len(table), min(3, len(table)) // 2, replace=False)))
+            for name, table in first.items()
+        }
 
     def _part(self, generator, users: int, items: int, new_users: int, new_items: int, is_first: bool) -> dict:
         def ends(most: int, count: int) -> np.ndarray:
@@ -208,8 +213,13 @@ class TypedCase:
     def write(self, folder: Path, tables: dict[str, pa.Table], appended: bool = False) -> Path:
         """graph.yaml and its tables; appended: without node types that get no nodes."""
         folder.mkdir()
-        nodes = [text for name, text in (("user", USER), ("item", ITEM)) if not appended or len(tables[name])]
-        text = DESCRIPTION.format(nodes="\n".join(nodes) or "  {}", edges="\n".join(EDGES.values()))
+        nodes = [
+            text
+            for name, text in (("user", USER), ("item", ITEM))
+            if not appended or name in tables and len(tables[name])
+        ]
+        edges = [text for name, text in EDGES.items() if len(tables[name]) or not appended]
+        text = DESCRIPTION.format(nodes="\n".join(nodes) or "  {}", edges="\n".join(edges) or "  []")
         time, weight = (" time: since,", "") if self.has_times else ("", ", weight: w")
         (folder / "graph.yaml").write_text(text.replace("{time}", time).replace("{weight}", weight))
         for name, table in tables.items():
@@ -217,5 +227,13 @@ class TypedCase:
         return folder / "graph.yaml"
 
     def whole(self) -> dict[str, pa.Table]:
-        """The tables of both parts."""
-        return {name: pa.concat_tables([part[name] for part in self.tables]) for name in self.tables[0]}
+        """The tables of both parts, without the edges that went."""
+        first, second = self.tables
+        kept = {name: self._without(first[name], table) for name, table in self.removed.items()}
+        return {name: pa.concat_tables([kept.get(name, table), second[name]]) for name, table in first.items()}
+
+    @staticmethod
+    def _without(edges: pa.Table, removed: pa.Table) -> pa.Table:
+        gone = set(zip(*(column.to_pylist() for column in removed.columns[:2]), strict=True))
+        pairs = zip(*(column.to_pylist() for column in edges.columns[:2]), strict=True)
+        return edges.filter(pa.array([pair not in gone for pair in pairs], pa.bool_()))

@@ -130,6 +130,15 @@ CASES = {
     "no relation": ("typed", {"edges": "sells/"}, "expected a relation of", ""),
     "no type": ("typed", {"edges": "shop/"}, "expected a node type of", "import all data again"),
     "named twice": ("typed", {"edges": "twice/"}, "expected an id named once, found u0, which is there", "leave"),
+    "nothing": ("plain", {}, "expected new nodes or edges", "--edges SOURCE"),
+    "weights alone": (
+        "plain",
+        ROWS | {"edge_weights": "weights"},
+        "--edge-weights: expected edges that",
+        "--edges FILE",
+    ),
+    "labels alone": ("plain", {"edges": "edges", "labels": "y2"}, "--labels: expected new nodes that it is of", "rows"),
+    "nodes of types": ("typed", {"edges": "strangers/", "nodes": 9}, "--nodes: expected a graph of one node type", ""),
     "nothing there": ("plain", {"edges": "nowhere"}, "expected a file or folder of edges", "check the path"),
 }
 

@@ -11,23 +11,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cohort_gnn.nn.operators import BODIES
 
-TILE_ROWS = 256
+TILE_ROWS = 128
+LEAST_TILES = 2  # of a single one, threads may share out the products of a row
 ALIGNED_BYTES = 64
 
 _aten = torch.ops.aten
-# The place of the rows among the arguments, and their dimension; arguments before them are added to the product.
-_PRODUCTS = {_aten.mm: (0, 0), _aten.addmm: (1, 0), _aten.bmm: (0, 1), _aten.baddbmm: (1, 1), _aten.mv: (0, 0)}
+# The place of the rows among the arguments, which are followed by the weights.
+_PRODUCTS = {_aten.mm: 0, _aten.addmm: 1, _aten.bmm: 0, _aten.baddbmm: 1, _aten.mv: 0}
 _is_on = threading.local()
 
 
 @contextlib.contextmanager
 def row_tiles() -> Iterator[None]:
     """Inside, on the CPU and without gradients, what layers of ``cohort.nn`` make of a row is the same bytes whichever
-    rows stand beside it, as long as torch has the same number of threads.
+    rows stand beside it, and however many threads torch has.
 
     Libraries of matrix products choose their code by the number of rows, and with it the order in which a row's
-    products are added up. So each product is computed in tiles of ``TILE_ROWS`` rows, the last filled up with zeros. A
-    layer that could multiply rows before it sums them, or after, chooses by its widths alone. Long lists of edges are
+    products are added up. So each product is a batch of products of ``TILE_ROWS`` rows, the last filled up with zeros.
+    A layer that could multiply rows before it sums them, or after, chooses by its widths alone. Long lists of edges are
     summed in pieces that are counted from the list's first edge.
 
     Examples:
@@ -56,37 +57,37 @@ class _Tiles(TorchDispatchMode):
             with self:  # for the products in it
                 return BODIES[func](*args, **(kwargs or {}))
         place = _PRODUCTS.get(func.overloadpacket)
-        if place is None or args[place[0]].device.type != "cpu":
+        if place is None or args[place].device.type != "cpu":
             return func(*args, **(kwargs or {}))
-        return _in_tiles(func.overloadpacket, *place, args, dict(kwargs or {}))
+        return _sum_with(args[:place], _product(*args[place : place + 2]), **(kwargs or {}))
 
 
-def _in_tiles(product: Any, place: int, dim: int, args: tuple, options: dict[str, Any]) -> Tensor:
-    """``product(*args, **options)``, tile by tile along dimension ``dim`` of the argument at ``place``."""
-    rows, out = args[place], options.pop("out", None)
-    count = rows.shape[dim]
-    tiled = [place] if not place or args[0].dim() < rows.dim() or args[0].shape[dim] != count else [0, place]
-    for first in range(0, max(count, 1), TILE_ROWS):
-        last = min(first + TILE_ROWS, count)
-        parts = list(args)
-        for number in tiled:
-            parts[number] = _tile(args[number], dim, first, last)
-        made = product(*parts, **options)
-        if out is None:
-            shape = list(made.shape)
-            shape[dim] = count
-            out = made.new_empty(shape)
-        out.narrow(dim, first, last - first).copy_(made.narrow(dim, 0, last - first))
+def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+    """``beta * first[0] + alpha * product``, or ``product``; in ``out`` if it is given."""
+    made = beta * first[0] + alpha * product if first else product
+    return made if out is None else out.copy_(made)
+
+
+def _product(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows @ weight``: [n, k] @ [k, m] or [k], or [b, n, k] @ [b, k, m]."""
+    if weight.dim() == 1:
+        return _product_in_tiles(rows, weight.unsqueeze(1)).squeeze(1)
+    if rows.dim() == 2:
+        return _product_in_tiles(rows, weight)
+    return torch.stack(list(map(_product_in_tiles, rows, weight))) if len(rows) else torch.bmm(rows, weight)
+
+
+def _product_in_tiles(rows: Tensor, weight: Tensor) -> Tensor:
+    """[n, k] @ [k, m] as a batch of equal products: that takes no longer than one product."""
+    count, out = len(rows), rows.new_empty(len(rows), weight.shape[1])
+    is_aligned = rows.is_contiguous() and rows.data_ptr() % ALIGNED_BYTES == 0
+    tiles = count // TILE_ROWS if is_aligned and count >= LEAST_TILES * TILE_ROWS else 0
+    if tiles:
+        first = rows[: tiles * TILE_ROWS].view(tiles, TILE_ROWS, -1)
+        torch.bmm(first, weight.expand(tiles, -1, -1), out=out[: tiles * TILE_ROWS].view(tiles, TILE_ROWS, -1))
+    if rest := count - tiles * TILE_ROWS:
+        tiles = max(LEAST_TILES, -(-rest // TILE_ROWS))
+        padded = rows.new_zeros(tiles, TILE_ROWS, rows.shape[1])
+        padded.view(-1, rows.shape[1])[:rest] = rows[count - rest :]
+        out[count - rest :] = torch.bmm(padded, weight.expand(tiles, -1, -1)).view(-1, weight.shape[1])[:rest]
     return out
-
-
-def _tile(array: Tensor, dim: int, first: int, last: int) -> Tensor:
-    """TILE_ROWS rows, those from ``last`` on zeros, where libraries find them aligned."""
-    part = array.narrow(dim, first, last - first)
-    if last - first == TILE_ROWS and part.is_contiguous() and part.data_ptr() % ALIGNED_BYTES == 0:
-        return part
-    shape = list(part.shape)
-    shape[dim] = TILE_ROWS
-    tile = part.new_zeros(shape)
-    tile.narrow(dim, 0, last - first).copy_(part)
-    return tile

@@ -2,8 +2,8 @@
 
 ``cohort.NeighborLoader`` and ``cohort.LinkNeighborLoader`` load minibatches for a script of your own.
 ``cohort.from_pyg``, ``cohort.from_tensors`` and ``cohort.from_tables`` write data sets, which ``cohort.dataset.open``
-reads. ``cohort.train`` trains a model, and ``cohort.load_model`` returns the model of a run. ``cohort.nn`` has layers,
-``cohort.ibp`` has codecs of feature rows.
+reads. ``cohort.train`` trains a model, ``cohort.load_model`` returns the model of a run, and ``cohort.Scorer`` answers
+requests with it. ``cohort.nn`` has layers, ``cohort.ibp`` has codecs of feature rows.
 For everything else there is the command ``cohort``: see ``cohort --help``.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn.trainer.loader.link import LinkNeighborLoader as LinkNeighborLoader
     from cohort_gnn.trainer.loader.neighbor import NeighborLoader as NeighborLoader
     from cohort_gnn.trainer.models.own import load_model as load_model
+    from cohort_gnn.trainer.predict.scorer import Scorer as Scorer
     from cohort_gnn.trainer.report.callback import Callback as Callback
 
 # Loaded on first use, so that `cohort --help` need not import torch.
@@ -32,6 +33,7 @@ _HOMES = {
     "Callback": "cohort_gnn.trainer.report.callback",
     "LinkNeighborLoader": "cohort_gnn.trainer.loader.link",
     "NeighborLoader": "cohort_gnn.trainer.loader.neighbor",
+    "Scorer": "cohort_gnn.trainer.predict.scorer",
     "ShardedRows": "cohort_gnn.ibp.uses.sharded.rows",
     "from_pyg": "cohort_gnn.dataset",
     "from_tables": "cohort_gnn.dataset",

@@ -1,0 +1,180 @@
+"""`cohort.Scorer`: what it says of a node is what `cohort predict` writes, also of nodes that the data set lacks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.targets import Classes
+from cohort_gnn.trainer.models.typed import TypedGNN
+from cohort_gnn.trainer.predict import scorer
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
+
+NODES, NEW, DIM, CLASSES = 400, 7, 12, 5
+AUTHORS, NEW_AUTHORS = 60, 3
+
+
+def write(folder: Path, **tensors):
+    return cohort.dataset.open(cohort.from_tensors(folder, **tensors))
+
+
+class Grown:
+    """A graph before and after some nodes and edges came: the data sets, and what came, as requests have it."""
+
+    def __init__(self, folder: Path, several_types: bool):
+        generator = torch.Generator().manual_seed(int(several_types))
+        self.x = torch.randn(NODES + NEW, DIM, generator=generator)
+        y = torch.randint(CLASSES, (NODES + NEW,), generator=generator)
+        hub = torch.randint(NODES, (2, 300), generator=generator)
+        hub[1] = 3  # so many neighbours that they are summed in pieces
+        ends = torch.cat((torch.randint(NODES, (2, 3000), generator=generator), hub), dim=1)
+        came = torch.randint(NODES, (2, 90), generator=generator)
+        came[0, :40] = torch.randint(NODES, NODES + NEW, (40,), generator=generator)
+        came[1, 30:] = torch.randint(NODES, NODES + NEW - 1, (60,), generator=generator)  # the last one has none
+        self.new_edges = {"source": came[0].tolist(), "target": came[1].tolist()}
+        self.new_nodes = {"x": self.x[NODES:].tolist()}
+        if not several_types:
+            self.before = write(folder / "before", x=self.x[:NODES], y=y[:NODES], edge_index=ends)
+            both = torch.cat((ends, came), dim=1)
+            self.after = write(folder / "after", x=self.x, y=y, edge_index=both)
+            return
+        written = torch.stack([torch.randint(count, (900,), generator=generator) for count in (AUTHORS, NODES)])
+        writes = torch.stack(
+            (
+                torch.randint(AUTHORS + NEW_AUTHORS, (50,), generator=generator),
+                torch.randint(NODES, NODES + NEW, (50,), generator=generator),
+            )
+        )
+        self.new_nodes = {"paper": self.new_nodes, "author": {"id": list(range(AUTHORS, AUTHORS + NEW_AUTHORS))}}
+        self.new_edges = {
+            ("paper", "cites", "paper"): self.new_edges,
+            ("author", "writes", "paper"): {"source": writes[0].tolist(), "target": writes[1].tolist()},
+            ("paper", "rev_writes", "author"): {"source": writes[1].tolist(), "target": writes[0].tolist()},
+        }
+        later = torch.cat((ends, came), dim=1), torch.cat((written, writes), dim=1)
+        for name, nodes, authors, cites, pairs in (
+            ("before", NODES, AUTHORS, ends, written),
+            ("after", NODES + NEW, AUTHORS + NEW_AUTHORS, *later),
+        ):
+            data = HeteroData()
+            data["paper"].x, data["paper"].y, data["author"].num_nodes = self.x[:nodes], y[:nodes], authors
+            data["paper", "cites", "paper"].edge_index = cites
+            data["author", "writes", "paper"].edge_index = pairs
+            data["paper", "rev_writes", "author"].edge_index = pairs.flip(0)
+            setattr(self, name, cohort.dataset.open(cohort.from_pyg(data, folder / name, reverse_edges=False)))
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory) -> dict[bool, Grown]:
+    return {several: Grown(tmp_path_factory.mktemp("grown"), several) for several in (False, True)}
+
+
+def model_on(kind: str, data) -> torch.nn.Module:
+    torch.manual_seed(4)
+    if kind in ONE_TYPE:
+        return SampledGNN(kind, DIM, 16, CLASSES, 2, 0.5).eval()
+    return TypedGNN(kind, data.types, 16, CLASSES, 2, 0.5, heads=2).eval()
+
+
+def scorer_of(monkeypatch, model, data, **options) -> scorer.Scorer:
+    monkeypatch.setattr(scorer, "model_of_run", lambda run, data: (model, Classes(CLASSES)))
+    monkeypatch.setattr(scorer, "class_names", lambda job: [])
+    return scorer.Scorer("run", data, **options)
+
+
+def predicted(model, data, scratch: Path) -> torch.Tensor:
+    """float32 [nodes of the target type, classes], as `cohort predict` computes them."""
+    name = data.target
+    out = np.empty((data.node_types[name].num_nodes, CLASSES), np.float32)
+    memory = MemoryPlan(1 << 30, [KeptIn.WHOLE] * 2)
+    Layerwise(model, data, memory, scratch, torch.device("cpu"), name).run(keep_scores(out), lambda done: None)
+    return torch.from_numpy(out)
+
+
+@pytest.mark.parametrize("kind", [*ONE_TYPE, *SEVERAL_TYPES])
+def test_scores_are_those_of_predict_before_and_after_nodes_come(graphs, monkeypatch, tmp_path, kind):
+    grown = graphs[kind not in ONE_TYPE]
+    model = model_on(kind, grown.before)
+    answers = scorer_of(monkeypatch, model, grown.before)
+    before, after = predicted(model, grown.before, tmp_path), predicted(model, grown.after, tmp_path)
+    some = [3, 17, 3, 399, 0]
+    assert torch.equal(answers.score(some), before[some])
+    new = {"new_nodes": grown.new_nodes, "new_edges": grown.new_edges}
+    everyone = range(NODES + NEW)
+    assert torch.equal(answers.score(everyone, **new), after)
+    assert torch.equal(answers.score([NODES, 3, NODES + NEW - 1], **new), after[[NODES, 3, NODES + NEW - 1]])
+    assert not torch.equal(before[3], after[3]), "edges into nodes that were there count"
+    assert torch.equal(answers.score([3]), before[[3]]), "and are forgotten afterwards"
+
+
+def test_lists_that_are_cut_depend_on_the_node_and_the_seed_alone(graphs, monkeypatch):
+    grown = graphs[False]
+    model = model_on("sage", grown.before)
+    answers, later = (
+        scorer_of(monkeypatch, model, data, num_neighbors=[4, 2], seed=6) for data in (grown.before, grown.after)
+    )
+    new = {"new_nodes": grown.new_nodes, "new_edges": grown.new_edges}
+    together = later.score(range(NODES + NEW))
+    assert torch.equal(answers.score(range(NODES + NEW), **new), together)
+    assert torch.equal(torch.cat([later.score([node]) for node in (3, 40, NODES)]), together[[3, 40, NODES]])
+    other = scorer_of(monkeypatch, model, grown.after, num_neighbors=[4, 2], seed=7)
+    assert not torch.equal(other.score([3]), together[[3]])
+    whole = scorer_of(monkeypatch, model, grown.after, num_neighbors=[1000, -1])
+    assert torch.equal(whole.score([3]), scorer_of(monkeypatch, model, grown.after).score([3]))
+
+
+def test_each_neighbour_is_drawn_as_often(graphs, monkeypatch):
+    """A mean over drawn neighbours is that over all, on average."""
+    grown, counts = graphs[False], np.zeros(NODES)
+    relation = next(iter(grown.before.edge_types))
+    for seed in range(600):
+        lists = scorer_of(monkeypatch, model_on("sage", grown.before), grown.before, seed=seed)._lists
+        drawn = lists.lists(relation, np.array([3, 5]), most=20)
+        assert list(np.diff(drawn.indptr)) == [20, min(20, len(lists.lists(relation, np.array([5])).sources))]
+        counts += np.bincount(drawn.sources[:20], minlength=NODES)
+    listed = np.bincount(lists.lists(relation, np.array([3])).sources, minlength=NODES)
+    assert (counts[listed == 0] == 0).all()
+    expected = 600 * 20 * listed / listed.sum()
+    chi_square = ((counts - expected)[listed > 0] ** 2 / expected[listed > 0]).sum()
+    kinds = (listed > 0).sum()
+    assert abs(chi_square - kinds) < 6 * np.sqrt(2 * kinds)
+
+
+X = [[0.0] * DIM]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "words"),
+    [
+        (
+            [NODES],
+            {},
+            f"nodes: 0: expected the id of a node of type node, below {NODES}, or of a new one, found {NODES}",
+        ),
+        (["a"], {}, "found 'a'"),
+        ([True], {}, "found True"),
+        ("17", {}, "nodes: expected a list of ids, found str"),
+        ([0], {"new_nodes": {"x": [[0.0] * (DIM + 1)]}}, f"[1, {DIM}], {DIM} features a node, found [1, {DIM + 1}]"),
+        ([0], {"new_nodes": {"x": [[float("nan")] * DIM]}}, "expected finite numbers"),
+        ([0], {"new_nodes": {"x": [["a"] * DIM]}}, "expected numbers"),
+        ([0], {"new_nodes": {"id": [3], "x": X}}, "expected ids that no other node has, found 3 again"),
+        ([0], {"new_nodes": {"id": [900, 901], "x": X}}, "id: expected 1 ids, one for each node, found 2"),
+        ([0], {"new_nodes": {"y": X}}, "expected id, x, or both, found y"),
+        ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": [2]}}, "a new node at one end at least"),
+        ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": []}}, "expected 1 targets"),
+        ([0], {"new_edges": {"source": [1]}}, "expected source and target, found source"),
+        ([0], {"new_edges": {"source": [NODES], "target": [0]}}, "source: 0: expected the id of a node"),
+        ([0], {"new_nodes": [1]}, "new_nodes: expected a mapping, found list"),
+    ],
+)
+def test_wrong_requests_are_refused(graphs, monkeypatch, nodes, options, words):
+    answers = scorer_of(monkeypatch, model_on("sage", graphs[False].before), graphs[False].before)
+    with pytest.raises(CohortError) as refused:
+        answers.score(nodes, **options)
+    assert words in str(refused.value)

@@ -1,0 +1,114 @@
+"""The in-neighbours of any nodes of a graph, with new nodes and edges that it does not have yet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cohort_gnn.dataset.stored_graph import Relation
+from cohort_gnn.spec.graph import EdgeType
+
+
+@dataclass(frozen=True, eq=False)
+class NewEdges:
+    """Edges of one edge type that the graph does not have.
+
+    Attributes:
+        sources, targets: int64 [n]; new nodes have the numbers after those of the graph.
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """The in-neighbours of some nodes, one list after the other.
+
+    Attributes:
+        indptr: int64 [nodes + 1], where each list starts.
+        sources: int64 [edges].
+    """
+
+    indptr: np.ndarray
+    sources: np.ndarray
+
+
+class Neighbourhoods:
+    """Reads lists of in-neighbours from a graph, whose lists new edges make longer.
+
+    A list has the order that the data set would have with the new edges: by the source's number, and new nodes have the
+    highest.
+
+    Args:
+        edges: of each edge type.
+        counts: nodes of each node type in the graph.
+        seed: of what is drawn where a list is longer than wanted.
+    """
+
+    def __init__(self, edges: Mapping[EdgeType, Relation], counts: Mapping[str, int], seed: int = 0):
+        self._edges, self._counts, self._seed = edges, counts, seed
+
+    def lists(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None, most: int = -1) -> Lists:
+        """The lists of nodes, int64 [n], each at most once.
+
+        Args:
+            most: longer lists are cut to so many edges, drawn without replacement, by the seed and the target alone;
+                -1: they are not.
+        """
+        stored = self._stored(relation, nodes)
+        lists = stored if new is None or not len(new.sources) else _joined(stored, nodes, new)
+        return lists if most < 0 else self._drawn(lists, nodes, most)
+
+    def in_degrees(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None) -> np.ndarray:
+        """int32 [n], without edges from a node to itself."""
+        lists = self.lists(relation, nodes, new)
+        counts = np.diff(lists.indptr)
+        places = np.repeat(np.arange(len(nodes)), counts)
+        loops = np.bincount(places[lists.sources == nodes[places]], minlength=len(nodes))
+        return (counts - loops).astype(np.int32)
+
+    def _stored(self, relation: EdgeType, nodes: np.ndarray) -> Lists:
+        indptr, indices = self._edges[relation].indptr, self._edges[relation].indices
+        known = np.minimum(nodes, self._counts[relation[2]] - 1)
+        begin = np.asarray(indptr[known])
+        counts = np.where(known == nodes, np.asarray(indptr[known + 1]) - begin, 0)
+        offsets = _offsets(counts)
+        places = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
+        return Lists(offsets, np.asarray(indices[places], np.int64))
+
+    def _drawn(self, lists: Lists, nodes: np.ndarray, most: int) -> Lists:
+        counts = np.diff(lists.indptr)
+        if not (counts > most).any():
+            return lists
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        place = np.arange(len(owner)) - lists.indptr[owner]
+        numbers = _hashed(_hashed(nodes.astype(np.uint64) + np.uint64(self._seed))[owner] + place.astype(np.uint64))
+        order = np.lexsort((numbers, owner))  # of each list in turn, the least number first
+        kept = np.sort(order[place < most])
+        return Lists(_offsets(np.minimum(counts, most)), lists.sources[kept])
+
+
+def _joined(stored: Lists, nodes: np.ndarray, new: NewEdges) -> Lists:
+    """The lists with the new edges into these nodes."""
+    order = np.argsort(nodes, kind="stable")
+    at = np.minimum(np.searchsorted(nodes[order], new.targets), len(nodes) - 1)
+    wanted = nodes[order][at] == new.targets if len(nodes) else np.zeros(len(new.targets), bool)
+    owners = np.concatenate((np.repeat(np.arange(len(nodes)), np.diff(stored.indptr)), order[at[wanted]]))
+    sources = np.concatenate((stored.sources, new.sources[wanted]))
+    by_list = np.lexsort((sources, owners))
+    return Lists(_offsets(np.bincount(owners, minlength=len(nodes))), sources[by_list])
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    """int64 [n + 1]: where lists of so many elements start."""
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
+def _hashed(values: np.ndarray) -> np.ndarray:
+    """uint64 [n]: the output of SplitMix64 for each state (Steele, Lea and Flood, OOPSLA 2014)."""
+    with np.errstate(over="ignore"):
+        values = values + np.uint64(0x9E3779B97F4A7C15)
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))

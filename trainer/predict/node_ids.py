@@ -1,0 +1,84 @@
+"""Nodes by the ids that they had in the tables of the import."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NodeIds:
+    """Finds the numbers of the nodes of one type.
+
+    Args:
+        ids: of all nodes, integers or texts [count]; None: nodes are called by their numbers.
+        count: of nodes.
+        node_type: for messages.
+    """
+
+    def __init__(self, ids: pa.Array | None, count: int, node_type: str):
+        self._ids, self._count, self._node_type = ids, count, node_type
+
+    @functools.cached_property
+    def _number_of(self) -> dict[Any, int]:
+        assert self._ids is not None
+        return {name: number for number, name in enumerate(self._ids.to_pylist())}
+
+    def numbers(self, names: Sequence, new: dict[Any, int], place: str) -> np.ndarray:
+        """int64 [n]: the numbers of nodes.
+
+        Args:
+            new: numbers of nodes that the data set does not have, by their ids.
+
+        Raises:
+            CohortError: no node has one of the ids.
+        """
+        if isinstance(names, str | bytes) or not hasattr(names, "__len__"):
+            raise CohortError(place, "a list of ids", type(names).__name__)
+        numbers = np.empty(len(names), np.int64)
+        for position, name in enumerate(names.tolist() if hasattr(names, "tolist") else names):
+            number = self._number(name, new)
+            if number is None:
+                what = f"the id of a node of type {self._node_type}"
+                what += "" if self._ids is not None else f", below {self._count:,}, or of a new one"
+                raise CohortError(f"{place}: {position}", what, repr(name)[:60])
+            numbers[position] = number
+        return numbers
+
+    def _number(self, name: Any, new: dict[Any, int]) -> int | None:
+        if isinstance(name, bool) or not isinstance(name, int | str):
+            return None
+        if name in new:
+            return new[name]
+        if self._ids is None:
+            return name if isinstance(name, int) and 0 <= name < self._count else None
+        return self._number_of.get(name)
+
+    def new(self, names: Sequence | None, count: int, place: str) -> dict[Any, int]:
+        """Numbers for nodes that the data set does not have: the next ones.
+
+        Raises:
+            CohortError: an id that a node has already, or twice, or of another kind than theirs; none for a node.
+        """
+        if names is None:
+            if self._ids is not None:
+                raise CohortError(place, "id: one for each node, as the data set's nodes have", "none")
+            return {self._count + i: self._count + i for i in range(count)}
+        if isinstance(names, str | bytes) or not hasattr(names, "__len__") or len(names) != count:
+            actual = str(len(names)) if hasattr(names, "__len__") else type(names).__name__
+            raise CohortError(f"{place}: id", f"{count} ids, one for each node", actual)
+        number_of: dict[Any, int] = {}
+        for name in names:
+            if isinstance(name, bool) or not isinstance(name, int | str):
+                raise CohortError(f"{place}: id", "integers or texts", repr(name)[:60])
+            if name in number_of or self._number(name, {}) is not None:
+                raise CohortError(f"{place}: id", "ids that no other node has", f"{name!r} again"[:60])
+            number_of[name] = self._count + len(number_of)
+        return number_of

@@ -1,0 +1,310 @@
+"""Answers one request at a time: scores of any nodes, also of nodes and edges that the data set does not have yet."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import StoredGraph, original_ids
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.row_tiles import row_tiles
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.models.targets import LinkTargets
+from cohort_gnn.trainer.predict.layerwise import outputs_of_layers
+from cohort_gnn.trainer.predict.neighbourhoods import Neighbourhoods, NewEdges
+from cohort_gnn.trainer.predict.node_ids import NodeIds
+from cohort_gnn.trainer.predict.node_rows import features_of
+from cohort_gnn.trainer.predict.program import class_names, model_of_run, output_of
+
+MOST_NEW_NODES = 1 << 20  # of one request
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """What a request adds to the graph, with numbers for its nodes.
+
+    Attributes:
+        ids: of new nodes, and their numbers, by node type.
+        rows: float32 [new nodes, features] by node type.
+        edges: by edge type.
+    """
+
+    ids: dict[str, dict[Any, int]]
+    rows: dict[str, Tensor]
+    edges: dict[EdgeType, NewEdges]
+
+
+class Scorer:
+    """Scores of nodes by a trained model, on the CPU, for one request at a time.
+
+    A score depends on the request's own nodes and edges and on the data set, never on the other nodes of the request or
+    on other requests: without ``num_neighbors`` it is, byte for byte, what ``cohort predict --device cpu`` writes for
+    the node, and for a new node what it would write after ``cohort dataset append`` of the same nodes and edges.
+
+    The data set is read as it is when the Scorer is made. Calls from several threads are allowed and run at once.
+
+    Args:
+        run: folder of a run of ``cohort train``.
+        data: folder of the data set, or an open one.
+        num_neighbors: how many in-neighbours of a node count, of each edge type, by hop, the seeds' own first; longer
+            lists are drawn from, by ``seed`` and the node alone. None: all, however many. Not for GCN, which divides by
+            degrees.
+        seed: of what is drawn.
+
+    Raises:
+        CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
+            edges, ages, or it predicts links.
+
+    Examples:
+        >>> scorer = cohort.Scorer("runs/first", "data/papers")
+        >>> scorer.score([17, 4])                                        # float32 [2, classes]
+        >>> scorer.score(["new"], new_nodes={"id": ["new"], "x": [[0.1, 0.7]]},
+        ...              new_edges={"source": [17, 4], "target": ["new", "new"]})
+    """
+
+    def __init__(
+        self,
+        run: str | os.PathLike,
+        data: str | os.PathLike | StoredGraph,
+        *,
+        num_neighbors: Sequence[int] | None = None,
+        seed: int = 0,
+    ):
+        self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
+        self.model, self._targets = model_of_run(Path(run), self.data)
+        self.model.eval()
+        _demand_plain(self.model, self.data, self._targets)
+        self.node_type = output_of(self.model, None)
+        if self.node_type not in self.data.node_types:
+            self.node_type = self.data.target
+        num_layers = len(self.model.edge_types)
+        self._most = _checked_fanout(num_neighbors, num_layers, self.model.two_sided)
+        self._tables = self.data.node_types
+        counts = {name: table.num_nodes for name, table in self._tables.items()}
+        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, counts, seed)
+        self._rows = {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
+        self._reads = [list(self._tables), *outputs_of_layers(self.model, self._tables, self.node_type)[:-1]]
+        self._ids = {name: NodeIds(original_ids(self.data.path, name), counts[name], name) for name in counts}
+        job = {"run": str(run), "dataset": str(self.data.path)}
+        self.class_names = class_names(job) or [str(number) for number in range(self.model.num_classes)]
+
+    def score(
+        self,
+        nodes: Sequence,
+        *,
+        new_nodes: Mapping | None = None,
+        new_edges: Mapping | None = None,
+        hidden: bool = False,
+    ) -> Tensor:
+        """Scores float32 [nodes, classes] of nodes of the target type.
+
+        Args:
+            nodes: their ids in the tables of the import, or their numbers where nodes were numbered; new ones too.
+            new_nodes: what the request adds: {"id": [n], "x": [n, features]}. For data sets of several node types, such
+                a mapping for each type. Where nodes have numbers, "id" may be left out: they get the next ones.
+            new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least. For
+                data sets of several edge types, such a mapping for each (source type, name, target type).
+            hidden: the rows that the last layer reads of the nodes themselves, [nodes, hidden columns], in place of
+                their scores.
+
+        Raises:
+            CohortError: an id that no node has, a row of another width, a value that is no number.
+        """
+        request = self._read(new_nodes, new_edges)
+        numbers = self._numbers(self.node_type, nodes, request, "nodes")
+        wanted, places = np.unique(numbers, return_inverse=True)
+        with torch.no_grad(), row_tiles():
+            rows = self._computed(wanted, request, hidden)
+        return rows[torch.from_numpy(places)]
+
+    def named(self, scores: Tensor) -> list[dict[str, float]]:
+        """For each row of scores, {class: score}."""
+        return [dict(zip(self.class_names, row, strict=True)) for row in scores.tolist()]
+
+    def _computed(self, wanted: np.ndarray, request: _Request, hidden: bool) -> Tensor:
+        """The scores of nodes, int64 [n] ascending."""
+        layers = self.model.edge_types[: len(self.model.edge_types) - hidden]
+        outputs: list[dict[str, np.ndarray]] = [{self.node_type: wanted}]
+        blocks: list[dict[str, Any]] = []
+        for number in reversed(range(len(layers))):  # what each layer needs of the one before
+            made = {
+                name: self._blocks(number, name, nodes, request) for name, nodes in outputs[0].items() if len(nodes)
+            }
+            blocks.insert(0, made)
+            reads = {
+                kind: np.unique(np.concatenate([ids[kind] for _, ids in made.values()])) for kind in self._reads[number]
+            }
+            outputs.insert(0, reads)
+        rows = {name: self._features(name, nodes, request) for name, nodes in outputs[0].items()}
+        for number, made in enumerate(blocks):
+            results = {}
+            for name, (relations, ids) in made.items():
+                x = {kind: _chosen(rows[kind], outputs[number][kind], ids[kind]) for kind in self._reads[number]}
+                num_targets = {kind: len(outputs[number + 1][name]) if kind == name else 0 for kind in self._tables}
+                results[name] = self.model.layer_on(number, x, relations, num_targets, {})[name].float()
+            rows = {
+                name: results.get(name, torch.empty(0, self.model.width_of(min(number, len(layers) - 1))))
+                for name in outputs[number + 1]
+            }
+        return rows[self.node_type]
+
+    def _blocks(
+        self, number: int, name: str, nodes: np.ndarray, request: _Request
+    ) -> tuple[dict[EdgeType, Block], dict[str, np.ndarray]]:
+        """The edges of a layer into nodes of a type, and the nodes of their sources: of the targets' type the targets
+        first."""
+        relations = [relation for relation in self.model.edge_types[number] if relation[2] == name]
+        most = self._most[len(self.model.edge_types) - 1 - number]
+        lists = {
+            relation: self._lists.lists(relation, nodes, request.edges.get(relation), most) for relation in relations
+        }
+        ids = {}
+        for kind in self._tables:
+            own = nodes if kind == name else nodes[:0]
+            sources = [lists[relation].sources for relation in relations if relation[0] == kind]
+            others = np.setdiff1d(np.concatenate(sources), own) if sources else own[:0]
+            ids[kind] = np.concatenate((own, others))
+        blocks = {relation: self._block(relation, ids, lists[relation], len(nodes), request) for relation in relations}
+        none = torch.zeros(1, dtype=torch.int64)
+        for relation in self.model.edge_types[number]:
+            if relation[2] != name:  # whose targets are other nodes
+                blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
+        return blocks, ids
+
+    def _block(self, relation: EdgeType, ids, lists, num_targets: int, request: _Request) -> Block:
+        own = ids[relation[0]]
+        order = np.argsort(own, kind="stable")
+        source = order[np.searchsorted(own[order], lists.sources)]
+        degrees = None
+        if not self.model.two_sided:
+            degrees = torch.from_numpy(self._lists.in_degrees(relation, own, request.edges.get(relation)))
+        return Block(torch.from_numpy(lists.indptr), torch.from_numpy(source), len(own), num_targets, degrees=degrees)
+
+    def _features(self, name: str, nodes: np.ndarray, request: _Request) -> Tensor:
+        """What the first layer reads of nodes: rows, or ids where rows are learned."""
+        if name not in self._rows:
+            embeddings = self.model.embeddings
+            learned = embeddings is not None and name in embeddings.keys()
+            return torch.from_numpy(nodes) if learned else torch.empty(len(nodes), 0)
+        count = self._counts[name]
+        known = int(np.searchsorted(nodes, count))
+        stored = self._rows[name].take(torch.from_numpy(nodes[:known])).float()
+        if known == len(nodes):
+            return stored
+        return torch.cat((stored, request.rows[name][torch.from_numpy(nodes[known:] - count)]))
+
+    def _numbers(self, name: str, nodes: Sequence, request: _Request, place: str) -> np.ndarray:
+        """int64 [n], of nodes of a type by their ids."""
+        return self._ids[name].numbers(nodes, request.ids.get(name, {}), place)
+
+    def _read(self, new_nodes: Mapping | None, new_edges: Mapping | None) -> _Request:
+        request = _Request({}, {}, {})
+        for name, table in _by_type(new_nodes, list(self._tables), "new_nodes").items():
+            self._read_nodes(name, table, request)
+        for relation, table in _by_type(new_edges, list(self.data.edge_types), "new_edges").items():
+            place = f"new_edges {', '.join(relation)}"
+            if set(table) != {"source", "target"}:
+                raise CohortError(place, "source and target", ", ".join(map(str, table)) or "nothing")
+            numbers = [
+                self._numbers(kind, table[end], request, f"{place}: {end}")
+                for kind, end in ((relation[0], "source"), (relation[2], "target"))
+            ]
+            if len(numbers[0]) != len(numbers[1]):
+                raise CohortError(place, f"{len(numbers[0])} targets, one for each source", str(len(numbers[1])))
+            known = (numbers[0] < self._counts[relation[0]]) & (numbers[1] < self._counts[relation[2]])
+            if known.any():
+                hint = "append edges between nodes of the data set to it: cohort dataset append"
+                raise CohortError(place, "a new node at one end at least", f"edge {int(known.argmax())} without", hint)
+            request.edges[relation] = NewEdges(*numbers)
+        return request
+
+    def _read_nodes(self, name: str, table: Mapping, request: _Request) -> None:
+        place, dim = f"new_nodes {name}", self._tables[name].feature_dim
+        if not isinstance(table, Mapping) or set(table) - {"id", "x"} or not ({"id", "x"} & set(table)):
+            raise CohortError(place, "id, x, or both", ", ".join(map(str, table)) or "nothing")
+        if not dim and self.model.embeddings is not None and name in self.model.embeddings.keys():
+            hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
+            raise CohortError(place, "no new nodes of this type", "some", hint)
+        count = len(table["x"] if "x" in table else table["id"])
+        if count > MOST_NEW_NODES:
+            raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
+        request.ids[name] = self._ids[name].new(table.get("id"), count, place)
+        request.rows[name] = _rows_of(table.get("x"), count, dim, self._tables[name].feature_dtype, place)
+
+
+def _rows_of(values: Any, count: int, dim: int, dtype: str | None, place: str) -> Tensor:
+    """float32 [count, dim], as the data set would have them in its dtype.
+
+    Raises:
+        CohortError: another shape; values that are no numbers, or none that the dtype has.
+    """
+    if not dim:
+        if values is not None and np.size(values):
+            raise CohortError(f"{place}: x", "none: nodes of this type have no features", "some")
+        return torch.empty(count, 0)
+    try:
+        rows = np.asarray(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise CohortError(f"{place}: x", f"numbers [{count}, {dim}]", str(error)) from error
+    if rows.shape != (count, dim):
+        raise CohortError(f"{place}: x", f"[{count}, {dim}], {dim} features a node", str(list(rows.shape)))
+    if not np.isfinite(rows).all():
+        raise CohortError(
+            f"{place}: x", "finite numbers", "one that is not", f"row {int((~np.isfinite(rows)).any(1).argmax())}"
+        )
+    kept = torch.from_numpy(rows).to(getattr(torch, dtype or "float32"))
+    if dtype == "uint8" and not torch.equal(kept.float(), torch.from_numpy(rows)):
+        raise CohortError(f"{place}: x", "whole numbers from 0 to 255, as the data set has", "others")
+    return kept.float()
+
+
+def _by_type(tables: Mapping | None, types: list, place: str) -> dict:
+    """{type: table}; of a graph of one type, the table may stand alone."""
+    if tables is None:
+        return {}
+    if not isinstance(tables, Mapping):
+        raise CohortError(place, "a mapping", type(tables).__name__)
+    if len(types) == 1 and tables and not all(name in types for name in tables):
+        return {types[0]: tables}
+    for name, table in tables.items():
+        if name not in types or not isinstance(table, Mapping):
+            known = ", ".join("/".join(known) if isinstance(known, tuple) else known for known in types)
+            raise CohortError(place, f"a mapping for some of {known}", str(name))
+    return dict(tables)
+
+
+def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:
+    """The rows of wanted nodes among those of nodes, int64 [n] ascending."""
+    places = np.searchsorted(nodes, wanted)
+    return rows if len(nodes) == len(wanted) and (nodes == wanted).all() else rows[torch.from_numpy(places)]
+
+
+def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_sided: bool) -> list[int]:
+    if num_neighbors is None:
+        return [-1] * num_layers
+    if not two_sided:
+        hint = "leave it out: all neighbours count, as in cohort predict"
+        raise CohortError("num_neighbors", "a model that does not divide by degrees", "GCN", hint)
+    most = list(num_neighbors)
+    if len(most) != num_layers or not all(isinstance(number, int) and (number == -1 or number > 0) for number in most):
+        raise CohortError("num_neighbors", f"{num_layers} numbers above 0, or -1 for all", repr(num_neighbors))
+    return most
+
+
+def _demand_plain(model: Any, data: StoredGraph, targets: Any) -> None:
+    """Raises CohortError: the model reads what requests cannot bring yet."""
+    hint = "score all nodes: cohort predict"
+    if isinstance(targets, LinkTargets):
+        raise CohortError("Scorer", "a run that learned labels of nodes", "one that learned links", hint)
+    if model.edge_dims:
+        raise CohortError("Scorer", "a model that reads no features of edges", "one that does", hint)
+    timed = any(relation.edge_times is not None for relation in data.edge_types.values())
+    if model.ages is not None or timed:
+        raise CohortError("Scorer", "a data set whose edges have no times", "one with times", hint)

@@ -48,6 +48,8 @@ def one_rank():
 def test_a_class_opens_with_an_example_that_runs(name, folder, shm, monkeypatch, request):
     if name == "cohort_gnn.ShardedRows":
         request.getfixturevalue("one_rank")
+    if name == "cohort_gnn.Scorer":
+        cohort.train(folder / "data/cora", folder / "runs/first", device="cpu", epochs=1, hidden=8, quiet=True)
     monkeypatch.chdir(folder)
     text = inspect.getdoc(CLASSES[name])
     lines = text.splitlines()

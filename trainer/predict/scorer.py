@@ -44,6 +44,14 @@ class _Request:
 class Scorer:
     """Scores of nodes by a trained model, on the CPU, for one request at a time.
 
+    Examples:
+        >>> scorer = cohort.Scorer("runs/first", "data/cora")
+        >>> scorer.score([17, 4]).shape
+        torch.Size([2, 7])
+        >>> new = {"id": [2708], "x": torch.zeros(1, 1433)}
+        >>> scorer.score([2708], new_nodes=new, new_edges={"source": [17, 4], "target": [2708, 2708]}).shape
+        torch.Size([1, 7])
+
     A score depends on the request's own nodes and edges and on the data set, never on the other nodes of the request or
     on other requests: without ``num_neighbors`` it is, byte for byte, what ``cohort predict --device cpu`` writes for
     the node, and for a new node what it would write after ``cohort dataset append`` of the same nodes and edges.
@@ -61,12 +69,6 @@ class Scorer:
     Raises:
         CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
             edges, ages, or it predicts links.
-
-    Examples:
-        >>> scorer = cohort.Scorer("runs/first", "data/papers")
-        >>> scorer.score([17, 4])                                        # float32 [2, classes]
-        >>> scorer.score(["new"], new_nodes={"id": ["new"], "x": [[0.1, 0.7]]},
-        ...              new_edges={"source": [17, 4], "target": ["new", "new"]})
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Data sets on disk: a folder of .npy files and meta.json, described in FORMAT.md."""
 
-from cohort_gnn.dataset.appending.append import append
+from cohort_gnn.dataset.appending.append import append, append_from_tables
 from cohort_gnn.dataset.changes import Changes, changes_since, state_of
 from cohort_gnn.dataset.check import Problem, check
 from cohort_gnn.dataset.generating.typed import generate_typed
@@ -29,6 +29,7 @@ __all__ = [
     "Task",
     "TaskRows",
     "append",
+    "append_from_tables",
     "changes_since",
     "check",
     "from_pyg",

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,13 @@ from cohort_gnn.dataset.importing.beside import (
 )
 from cohort_gnn.dataset.importing.convert import MIN_MEMORY
 from cohort_gnn.dataset.importing.edge_data import ProgressCall
+from cohort_gnn.dataset.importing.from_tables import described_tables
 from cohort_gnn.dataset.importing.importer import EDGE_LISTS, detect, read_source
 from cohort_gnn.dataset.importing.kept import RECORD as SOURCE_RECORD
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.treatment import FILE as TREATMENT
 from cohort_gnn.dataset.importing.treatment import Treatment, read_treatment
-from cohort_gnn.dataset.layouts.described import read_described
+from cohort_gnn.dataset.layouts.described import NO_STREAMS, described_graph
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, Description
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.node_ids import KnownNodes
@@ -51,6 +52,7 @@ from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.structured import read_structured
 from cohort_gnn.dataset.tables.parts import part_files
+from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.writer import demand_split
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.meta import by_type
@@ -113,12 +115,74 @@ def append(
     Example:
         >>> append("data/shop", edges="orders-of-today.parquet")
     """
-    path = Path(dataset).expanduser().resolve()
     for source in (edges, remove_edges):
         if source is not None and not file_of(Path(source)).exists() and not part_files(Path(source)):
             raise CohortError(str(source), "a file or folder of edges", "no such file or folder", "check the path")
     demand_files(inputs)
     _demand_source(edges, remove_edges, inputs)
+    ends = _edges_alone(inputs)
+    append_graph(
+        dataset,
+        lambda old: _read_new(edges, format, inputs, old),
+        None if remove_edges is None else lambda old: _read_new(remove_edges, format, ends, old),
+        inputs=inputs,
+        treatment=treatment,
+        rename=rename,
+        split=split,
+        seed=seed,
+        memory=memory,
+        progress=progress,
+        note=note,
+    )
+
+
+def append_from_tables(
+    dataset: str | os.PathLike,
+    *,
+    nodes: Mapping[str, Mapping[str, Any]] | None = None,
+    edges: Mapping[EdgeType, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> None:
+    """Puts tables of new nodes and edges into a data set: pandas, polars, DuckDB, pyarrow and others.
+
+    Args:
+        nodes: {node type: its table of new rows and what its columns mean}, as `from_tables` takes them.
+        edges: {edge type: its table of new edges and what its columns mean}, likewise; their ends are ids or numbers of
+            nodes that there were or that are new.
+        options: `treatment`, `split`, `seed`, `memory`, `progress` and `note`, as of `append`.
+
+    Raises:
+        CohortError: as `from_tables` and `append` do; nothing has changed then.
+
+    Example:
+        >>> today = pandas.DataFrame({"payer": ["u17"], "payee": ["u4"]})
+        >>> append_from_tables("data/payments", edges={("user", "pays", "user"): {"table": today}})
+    """
+    folder = Path(dataset).expanduser().resolve()
+    with described_tables(folder, nodes or {}, edges or {}) as (path, description, streams):
+        append_graph(folder, lambda old: _described(path, description, old, streams), **options)
+
+
+def append_graph(
+    dataset: str | os.PathLike,
+    read: Callable[[StoredGraph], Graph],
+    read_removed: Callable[[StoredGraph], Graph] | None = None,
+    *,
+    inputs: SourceOptions = AS_IT_IS,
+    treatment: EdgeTreatment = EdgeTreatment(),
+    rename: bool = False,
+    split: Sequence[float] | None = None,
+    seed: int = 0,
+    memory: int = 4_000_000_000,
+    progress: ProgressCall = lambda what, fraction: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Puts a graph into a data set, and takes the edges of another out of it; the rest as of `append`.
+
+    Args:
+        read: gives the graph for the data set as it is, with its types.
+    """
+    path = Path(dataset).expanduser().resolve()
     if memory < MIN_MEMORY:
         raise CohortError("--memory", f"at least {format_bytes(MIN_MEMORY)}", format_bytes(memory))
     if split is not None:
@@ -127,8 +191,8 @@ def append(
         old = open_dataset(path)
         _demand_own_rows(path)
         known = _treatment_of(path, treatment)
-        graph = _read_new(edges, format, inputs, old)
-        removed = None if remove_edges is None else _read_new(remove_edges, format, _edges_alone(inputs), old)
+        graph = read(old)
+        removed = None if read_removed is None else read_removed(old)
         options = ConvertOptions(
             memory=memory,
             transpose=known.transpose,
@@ -199,20 +263,17 @@ def _treatment_of(path: Path, said: EdgeTreatment) -> Treatment:
 def _read_new(source: str | os.PathLike | None, format: str, inputs: SourceOptions, old: StoredGraph) -> Graph:
     """The graph of what comes: nodes of each type of the data set, and edges of some of its relations."""
     if source is None:
-        graph = Graph.homogeneous(Edges.in_memory("no edges", NO_EDGES, NO_EDGES), name="")
+        graph = Graph.homogeneous(Edges.in_memory("append", NO_EDGES, NO_EDGES), name="")
         graph.edges = {}
-        kind = EDGE_LISTS[0]
-    else:
-        path = Path(source)
-        kind = detect(path) if format == "auto" else format
-        if kind == "yaml":
-            graph = _read_description(path, old)
-        elif kind in EDGE_LISTS:
-            graph = read_source(path, kind, inputs)
-        else:
-            expected = f"an edge list ({', '.join(EDGE_LISTS)}) or a {DESCRIPTION}"
-            raise CohortError(str(path), expected, f"format {kind}", f"write its new nodes and edges as tables: {HINT}")
-    return _by_types_of(graph, old) if kind == "yaml" else _demand_one_type(graph, source, old)
+        return graph if isinstance(old, Dataset) else _by_types_of(replace(graph, nodes={}), old)
+    path = Path(source)
+    kind = detect(path) if format == "auto" else format
+    if kind == "yaml":
+        return _read_description(path, old)
+    if kind in EDGE_LISTS:
+        return _demand_one_type(read_source(path, kind, inputs), path, old)
+    expected = f"an edge list ({', '.join(EDGE_LISTS)}) or a {DESCRIPTION}"
+    raise CohortError(str(path), expected, f"format {kind}", f"write its new nodes and edges as tables: {HINT}")
 
 
 def _edges_alone(inputs: SourceOptions) -> SourceOptions:
@@ -221,31 +282,35 @@ def _edges_alone(inputs: SourceOptions) -> SourceOptions:
     return SourceOptions(**{name: getattr(inputs, name) for name in names})
 
 
-def _demand_one_type(graph: Graph, source: str | os.PathLike | None, old: StoredGraph) -> Graph:
+def _demand_one_type(graph: Graph, path: Path, old: StoredGraph) -> Graph:
+    """The graph of an edge list; raises CohortError where its numbers do not say which nodes are meant."""
     if not isinstance(old, Dataset):
         expected = f"a {DESCRIPTION}, since the data set has several types"
-        hint = f"name the tables of its new nodes and edges there: {HINT}"
-        raise CohortError(str(source or "--edges"), expected, "an edge list" if source else "none", hint)
-    if source is not None and (old.path / FILE).exists():
+        raise CohortError(str(path), expected, "an edge list", f"name the tables of new nodes and edges there: {HINT}")
+    if (old.path / FILE).exists():
         hint = "write one node type with its id, and the relation with its source and target"
-        raise CohortError(str(source), f"a {DESCRIPTION}, since nodes have ids in {FILE}", "an edge list", hint)
+        raise CohortError(str(path), f"a {DESCRIPTION}, since nodes have ids in {FILE}", "an edge list", hint)
     return graph
 
 
 def _read_description(path: Path, old: StoredGraph) -> Graph:
     file = path / DESCRIPTION if path.is_dir() else path
-    description = read_structured(file, "YAML", Description, "nodes and edges of a graph", HINT)
+    return _described(file, read_structured(file, "YAML", Description, "nodes and edges of a graph", HINT), old)
+
+
+def _described(
+    file: Path, description: Description, old: StoredGraph, streams: Mapping[str, TableFile] = NO_STREAMS
+) -> Graph:
+    """The graph of a description, with the types of the data set; `streams`: as `described_graph` takes them."""
     if description.tasks:
         raise CohortError(f"{file}: tasks", "new nodes and edges", "tasks, which stay as they are", "leave them out")
-    known: dict[str, KnownNodes] = {}
+    known = {type_: _known_nodes(old, type_) for type_ in old.node_types}
     if isinstance(old, Dataset):
         names = {*description.nodes, *(end for edges in description.edges for end in (edges.type[0], edges.type[2]))}
         if len(names) > 1:
             raise CohortError(str(file), f"one node type, as {old.path} has", f"{', '.join(sorted(names))}", HINT)
-        known = dict.fromkeys(names, _known_nodes(old, NODE_TYPE))
-    else:
-        known = {type_: _known_nodes(old, type_) for type_ in old.node_types}
-    return read_described(path, known=known)
+        known = dict.fromkeys(names, known[NODE_TYPE])
+    return _by_types_of(described_graph(file, description, streams, known), old)
 
 
 def _known_nodes(old: StoredGraph, type_: str) -> KnownNodes:

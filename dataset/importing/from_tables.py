@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from cohort_gnn.dataset.importing.importer import write_source
 from cohort_gnn.dataset.layouts.described import described_graph
 from cohort_gnn.dataset.layouts.description import Description
 from cohort_gnn.dataset.tables.arrow_table import ArrowStream
+from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tasks import SPLITS
 from cohort_gnn.spec.graph import EdgeType
 
@@ -81,7 +83,24 @@ def from_tables(
     """
     folder = Path(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    streams: dict[str, ArrowStream] = {}
+    named = {"target": target, "name": name or folder.resolve().name}
+    with described_tables(folder, nodes, edges, tasks, **named) as (path, description, streams):
+        graph = described_graph(path, description, streams)
+        write_source(graph, folder, "yaml", AS_IT_IS, note=note, **options)
+    return folder
+
+
+@contextlib.contextmanager
+def described_tables(
+    folder: Path,
+    nodes: Mapping[str, Mapping[str, Any]],
+    edges: Mapping[EdgeType, Mapping[str, Any]],
+    tasks: Mapping[str, Mapping[str, Any]] | None = None,
+    **named: str | None,
+) -> Iterator[tuple[Path, Description, Mapping[str, TableFile]]]:
+    """Tables as `from_tables` takes them, in files beside a folder: the path of a description, which is not there, the
+    description, and the tables that are read as streams. Errors inside do not name the files."""
+    streams: dict[str, TableFile] = {}
     last = list(edges)[-1:]  # what opens another table may end a stream that is open, as a connection of DuckDB does
     with temporary_folder(folder.with_name(f"{folder.name}.tables")) as kept:
         described = {
@@ -92,25 +111,21 @@ def from_tables(
                 | _kept(keys, kept, f"edges.{'.'.join(type_)}", streams if [type_] == last else None)
                 for type_, keys in edges.items()
             ],
-            "target": target,
-            "name": name or folder.resolve().name,
-        }
+        } | named
         try:
             description = msgspec.convert(described, Description)
         except msgspec.ValidationError as error:
             member, expected, actual = misfit(error)
             raise CohortError(f"{PLACE}: {member}".removesuffix(": "), expected, actual, KEYS_HINT) from None
         try:
-            graph = described_graph(kept / PLACE, description, streams)
-            write_source(graph, folder, "yaml", AS_IT_IS, note=note, **options)
+            yield kept / PLACE, description, streams
         except CohortError as error:
             place = error.place.replace(f"{kept}{os.sep}", "")
             raise CohortError(place, error.expected, error.found, error.hint) from error
-    return folder
 
 
 def _kept(
-    keys: Mapping[str, Any], folder: Path, place: str, streams: dict[str, ArrowStream] | None = None
+    keys: Mapping[str, Any], folder: Path, place: str, streams: dict[str, TableFile] | None = None
 ) -> dict[str, Any]:
     """The keys of a description, whose table is in a file now, or among the streams if its rows are read once."""
     if "file" in keys or "format" in keys:

@@ -38,16 +38,14 @@ NO_NODES: Mapping[str, KnownNodes] = {}
 SOURCE_CURE = "source: A, target: B"
 
 
-def read_described(source: Path, text: bytes | None = None, known: Mapping[str, KnownNodes] = NO_NODES) -> Graph:
+def read_described(source: Path, text: bytes | None = None) -> Graph:
     """The graph that a YAML file, or graph.yaml in a folder, describes.
 
     Args:
         text: of the file, which need not be there.
-        known: nodes that there are before those of the tables, by type.
     """
     path = source / DESCRIPTION if source.is_dir() else source
-    description = read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT, text)
-    return described_graph(path, description, known=known)
+    return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT, text))
 
 
 def described_graph(

@@ -6,7 +6,7 @@ import pytest
 from processes import ALL_TESTS
 from random_graphs import TypedCase, files_of, random_case
 
-from cohort_gnn.dataset import append, changes_since, check, import_graph, state_of
+from cohort_gnn.dataset import append, append_from_tables, changes_since, check, import_graph, state_of
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
@@ -74,7 +74,11 @@ def test_appended_tables_are_as_if_imported_at_once(tmp_path, seed):
         case.write(tmp_path / "whole", case.whole()), tmp_path / "fresh", columns_from=tmp_path / "data", **options
     )
     gone = case.write(tmp_path / "gone", case.removed, appended=True)
-    append(tmp_path / "data", edges=source, remove_edges=gone, memory=MEMORY)
+    if seed % 3:
+        append(tmp_path / "data", edges=source, remove_edges=gone, memory=MEMORY)
+    else:
+        append(tmp_path / "data", remove_edges=gone, memory=MEMORY)
+        append_from_tables(tmp_path / "data", **case.in_memory(source, case.tables[1]), memory=MEMORY)
     counts = {type_: table.num_nodes for type_, table in data.node_types.items()}
     demand_changes(tmp_path / "data", state, before, counts)
     appended, fresh = files_of(tmp_path / "data"), files_of(tmp_path / "fresh")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 BESIDE = ("none", "weights", "times", "features", "weights+features", "times+features")
 LOOPS = ("keep", "remove", "add")
@@ -225,6 +226,14 @@ class TypedCase:
         for name, table in tables.items():
             pq.write_table(table, folder / f"{name}.parquet")
         return folder / "graph.yaml"
+
+    @staticmethod
+    def in_memory(source: Path, tables: dict[str, pa.Table]) -> dict:
+        """What a graph.yaml says, with tables in place of files, as `from_tables` takes it."""
+        text = yaml.safe_load(source.read_text())
+        for keys in (*text["nodes"].values(), *text["edges"]):
+            keys["table"] = tables[keys.pop("file").split(".")[0]]
+        return {"nodes": text["nodes"], "edges": {tuple(keys.pop("type")): keys for keys in text["edges"]}}
 
     def whole(self) -> dict[str, pa.Table]:
         """The tables of both parts, without the edges that went."""

@@ -120,11 +120,11 @@ def append(
             raise CohortError(str(source), "a file or folder of edges", "no such file or folder", "check the path")
     demand_files(inputs)
     _demand_source(edges, remove_edges, inputs)
-    ends = _edges_alone(inputs)
+    plain = _edges_alone(inputs)
     append_graph(
         dataset,
         lambda old: _read_new(edges, format, inputs, old),
-        None if remove_edges is None else lambda old: _read_new(remove_edges, format, ends, old),
+        None if remove_edges is None else lambda old: _read_new(remove_edges, format, plain, old),
         inputs=inputs,
         treatment=treatment,
         rename=rename,

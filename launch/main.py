@@ -20,6 +20,7 @@ from cohort_gnn.launch.run.supervise import ReportedFailure
 COMMANDS = {
     "train": ("train a model", ["launch.run.train"]),
     "predict": ("apply a trained model to every node", ["launch.run.predict"]),
+    "serve": ("answer requests for scores over HTTP", ["launch.run.serve"]),
     "bench": (
         "measure the parts of a run separately",
         ["launch.bench.command", "launch.bench.parts", "launch.bench.step", "launch.bench.disk"],

@@ -30,6 +30,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "trainer/__main__.py",
     "trainer/bench/digest.py",
     "trainer/predict/program.py",
+    "trainer/serve/__main__.py",
 }
 CPP = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 MAX_FUNCTION_LINES = 80

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.spec.graph import EdgeType
 
@@ -44,10 +45,17 @@ class Neighbourhoods:
         edges: of each edge type.
         counts: nodes of each node type in the graph.
         seed: of what is drawn where a list is longer than wanted.
+        max_edges: that are read at once.
     """
 
-    def __init__(self, edges: Mapping[EdgeType, Relation], counts: Mapping[str, int], seed: int = 0):
-        self._edges, self._counts, self._seed = edges, counts, seed
+    def __init__(
+        self,
+        edges: Mapping[EdgeType, Relation],
+        counts: Mapping[str, int],
+        seed: int = 0,
+        max_edges: int | None = None,
+    ):
+        self._edges, self._counts, self._seed, self._max_edges = edges, counts, seed, max_edges
 
     def lists(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None, most: int = -1) -> Lists:
         """The lists of nodes, int64 [n], each at most once.
@@ -55,6 +63,9 @@ class Neighbourhoods:
         Args:
             most: longer lists are cut to so many edges, drawn without replacement, by the seed and the target alone;
                 -1: they are not.
+
+        Raises:
+            CohortError: the lists have more than ``max_edges``.
         """
         stored = self._stored(relation, nodes)
         lists = stored if new is None or not len(new.sources) else _joined(stored, nodes, new)
@@ -74,6 +85,10 @@ class Neighbourhoods:
         begin = np.asarray(indptr[known])
         counts = np.where(known == nodes, np.asarray(indptr[known + 1]) - begin, 0)
         offsets = _offsets(counts)
+        if self._max_edges is not None and offsets[-1] > self._max_edges:
+            expected = f"nodes with at most {self._max_edges:,} in-neighbours of one hop"
+            hint = "ask for fewer nodes at once, or have fewer of their neighbours drawn"
+            raise CohortError(f"{', '.join(relation)}", expected, f"{offsets[-1]:,}", hint)
         places = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
         return Lists(offsets, np.asarray(indices[places], np.int64))
 

@@ -65,6 +65,7 @@ class Scorer:
             lists are drawn from, by ``seed`` and the node alone. None: all, however many. Not for GCN, which divides by
             degrees.
         seed: of what is drawn.
+        max_edges: lists of in-neighbours that a hop of a request may read, in edges; None: any number.
 
     Raises:
         CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
@@ -78,6 +79,7 @@ class Scorer:
         *,
         num_neighbors: Sequence[int] | None = None,
         seed: int = 0,
+        max_edges: int | None = None,
     ):
         self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
         self.model, self._targets = model_of_run(Path(run), self.data)
@@ -90,7 +92,7 @@ class Scorer:
         self._most = _checked_fanout(num_neighbors, num_layers, self.model.two_sided)
         self._tables = self.data.node_types
         counts = {name: table.num_nodes for name, table in self._tables.items()}
-        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, counts, seed)
+        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, counts, seed, max_edges)
         self._rows = {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
         self._reads = [list(self._tables), *outputs_of_layers(self.model, self._tables, self.node_type)[:-1]]
         self._ids = {name: NodeIds(original_ids(self.data.path, name), counts[name], name) for name in counts}
@@ -273,7 +275,7 @@ def _by_type(tables: Mapping | None, types: list, place: str) -> dict:
         return {}
     if not isinstance(tables, Mapping):
         raise CohortError(place, "a mapping", type(tables).__name__)
-    if len(types) == 1 and tables and not all(name in types for name in tables):
+    if len(types) == 1 and tables and not all(isinstance(table, Mapping) for table in tables.values()):
         return {types[0]: tables}
     for name, table in tables.items():
         if name not in types or not isinstance(table, Mapping):

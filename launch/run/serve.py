@@ -1,0 +1,106 @@
+"""``cohort serve``: answers requests for scores over HTTP, by a trained model and a data set."""
+
+import argparse
+import importlib.util
+import ipaddress
+import json
+import os
+import sys
+from pathlib import Path
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import python
+from cohort_gnn.launch.options.parser import add_options, kind
+from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.run_file import not_a_run
+from cohort_gnn.spec.types import Bytes, Positive
+
+PACKAGES = {"uvicorn": "uvicorn", "starlette": "starlette", "prometheus_client": "prometheus-client"}
+
+
+def register(parser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = __doc__
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run of cohort train")
+    parser.add_argument("dataset", type=Path, metavar="DIR", help="folder of a data set, the run's or another")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0: any that is free (default: 8000)")
+    parser.add_argument("--unix-socket", type=Path, metavar="PATH", help="listen at this Unix socket instead")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="requests must bear the token in this file")
+    parser.add_argument("--tls-certificate", type=Path, metavar="PEM", help="speak TLS, with this certificate")
+    parser.add_argument("--tls-key", type=Path, metavar="PEM", help="the key of the certificate")
+    parser.add_argument("--tls-client-ca", type=Path, metavar="PEM", help="clients must have a certificate of this CA")
+    add_options(
+        parser,
+        SamplerSpec,
+        only=("fanout", "seed"),
+        fanout="in-neighbours of a node that count, by hop; from longer lists they are drawn, by --seed and the node"
+        " (default: all count)",
+        seed="of what is drawn (default: 0)",
+    )
+    parser.add_argument("--max-body", type=kind(Bytes), default=16 << 20, help="of a request (default: 16 MiB)")
+    parser.add_argument(
+        "--max-nodes", type=kind(Positive), default=10_000, metavar="N", help="in a request (default: 10000)"
+    )
+    parser.add_argument(
+        "--max-edges",
+        type=kind(Positive),
+        default=10_000_000,
+        metavar="N",
+        help="that a hop of a request may read (default: 10000000)",
+    )
+    parser.add_argument(
+        "--max-connections", type=kind(Positive), default=100, metavar="N", help="at once (default: 100)"
+    )
+    parser.set_defaults(func=serve)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Becomes the program that serves: it gets the signals, and a supervisor sees its exit code."""
+    if not (args.run / "run.json").is_file():
+        raise not_a_run(args.run)
+    if lacking := [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]:
+        raise CohortError(
+            "cohort serve", ", ".join(PACKAGES.values()), f"no {lacking[0]}", "pip install 'cohort-gnn[serve]'"
+        )
+    if bool(args.tls_certificate) != bool(args.tls_key):
+        raise CohortError("--tls-certificate, --tls-key", "both", "one of them")
+    if args.tls_client_ca and not args.tls_certificate:
+        raise CohortError("--tls-client-ca", "--tls-certificate and --tls-key beside it", "neither")
+    if not args.unix_socket and not _is_loopback(args.host) and args.token_file is None and not args.tls_client_ca:
+        hint = "add --token-file FILE, or --tls-certificate, --tls-key and --tls-client-ca"
+        raise CohortError(
+            f"--host {args.host}", "a token or certificates of clients, as others reach it", "neither", hint
+        )
+    limits = {
+        "body_bytes": args.max_body,
+        "nodes": args.max_nodes,
+        "body_seconds": 10.0,
+        "answer_seconds": 30.0,
+        "connections": args.max_connections,
+    }
+    files = {"unix_socket": args.unix_socket, "certificate": args.tls_certificate}
+    files |= {"token_file": args.token_file}
+    files |= {"key": args.tls_key, "client_ca": args.tls_client_ca}
+    job = {
+        "run": str(args.run),
+        "dataset": str(args.dataset),
+        "num_neighbors": getattr(args, "fanout", None),
+        "seed": getattr(args, "seed", 0),
+        "max_edges": args.max_edges,
+        "limits": limits,
+        "waiting": 2 * args.max_connections,
+        "host": args.host,
+        "port": args.port,
+    }
+    job |= {name: None if path is None else str(path) for name, path in files.items()}
+    sys.stdout.flush()
+    command = python("-m", "cohort_gnn.trainer.serve", json.dumps(job))
+    os.execv(command[0], command)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,282 @@
+"""`cohort serve`: answers equal to those of a Scorer, and wrong or hostile requests that harm nobody else."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
+
+import cohort_gnn
+from cohort_gnn.trainer.serve.bodies import ARROW
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+pytest.importorskip("prometheus_client")
+
+TOKEN = "a token of some length"
+NODES, DIM = 300, 6
+LIMITS = ["--max-body", "200KB", "--max-nodes", 500, "--max-connections", 8, "--max-edges", 3000]
+
+
+class Served:
+    """A server, and how to ask it."""
+
+    def __init__(self, run: Path, data: Path, folder: Path, *options, port: int = 0):
+        self.run, self.data, self.folder, self.options = run, data, folder, options
+        token = folder / "token"
+        token.write_text(TOKEN + "\n")
+        words = ["serve", run, data, "--port", port, "--token-file", token, *LIMITS, *options]
+        self.log = folder / "served.log"
+        with open(self.log, "w") as log:
+            command = [sys.executable, "-m", "cohort_gnn", *map(str, words)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(
+            lambda: "answers requests" in self.said or self.process.poll() is not None, SECONDS_TO_START, "serving"
+        )
+        found = re.search(r"127\.0\.0\.1:(\d+)", self.said)
+        assert found, self.said
+        self.port = int(found[1])
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def ask(self, body, path="/v1/scores", method="POST", **headers) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        body = json.dumps(body) if isinstance(body, dict) else body
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"} | named
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        status, content = answer.status, answer.read()
+        connection.close()
+        return status, content
+
+    def scores(self, **request) -> np.ndarray:
+        status, content = self.ask(request)
+        assert status == 200, content
+        return np.array(json.loads(content)["scores"], np.float32)
+
+    def stop(self, number=signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    generator = np.random.default_rng(2)
+    folder = tmp_path_factory.mktemp("served") / "data"
+    x = generator.standard_normal((NODES, DIM), np.float32)
+    edges = generator.integers(0, NODES, (2, 2000))
+    cohort_gnn.from_tensors(folder, x=x, y=generator.integers(0, 3, NODES), edge_index=edges, train_ids=np.arange(200))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("served") / "run"
+    ran("train", data, "--device", "cpu", "--fanout", "3,3", "--hidden", 8, "--epochs", 1, "--quiet", "--out", out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def served(data, run, tmp_path_factory):
+    server = Served(run, data, tmp_path_factory.mktemp("server"))
+    yield server
+    assert server.stop() in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+
+
+NEW = {
+    "nodes": [NODES, 7],
+    "new_nodes": [{"x": [[0.5] * DIM]}],
+    "new_edges": [{"source": [1, 2, NODES], "target": [NODES, NODES, 7]}],
+}
+
+
+def test_answers_are_those_of_a_scorer(served, data, run):
+    answers = cohort_gnn.Scorer(run, data)
+    expected = answers.score([7, 0]).numpy()
+    assert np.array_equal(served.scores(nodes=[7, 0]), expected)
+    whole, best = (json.loads(served.ask(request)[1]) for request in ({"nodes": [7]}, {"nodes": [7], "top_k": 1}))
+    assert whole["class_names"] == ["0", "1", "2"] and best["classes"] == [[str(expected[0].argmax())]]
+    added = {"new_nodes": {"x": NEW["new_nodes"][0]["x"]}, "new_edges": NEW["new_edges"][0]}
+    assert np.array_equal(served.scores(**NEW), answers.score(NEW["nodes"], **added).numpy())
+    status, content = served.ask({"nodes": [7], "output": "hidden"})
+    assert status == 200 and np.array_equal(np.float32(json.loads(content)["hidden"]), answers.score([7], hidden=True))
+
+
+def test_arrow_in_and_out(served):
+    expected = served.scores(**NEW)
+    table = pa.Table.from_pylist([NEW])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    status, content = served.ask(body, Content_Type=ARROW, Accept=ARROW)
+    assert status == 200, content
+    with pa.ipc.open_stream(content) as reader:
+        answer = reader.read_all()
+    assert answer["id"].to_pylist() == NEW["nodes"]
+    assert np.array_equal(np.array(answer["scores"].to_pylist(), np.float32), expected)
+    assert served.ask(body[: len(body) // 2], Content_Type=ARROW)[0] == 400
+
+
+def test_many_at_once(served, data, run):
+    """Requests that are scored together get what each would get alone; a wrong one among them is refused alone."""
+    expected = cohort_gnn.Scorer(run, data).score(range(40)).numpy()
+    with ThreadPoolExecutor(6) as pool:
+        wrong = [pool.submit(served.ask, {"nodes": [NODES + 5]}) for _ in range(6)]
+        found = list(pool.map(lambda node: served.scores(nodes=[node, 3]), range(40)))
+    assert np.array_equal(np.stack(found)[:, 0], expected) and all(
+        np.array_equal(each[1], expected[3]) for each in found
+    )
+    assert {answer.result()[0] for answer in wrong} == {400}
+
+
+def bad(status: int, words: str, body=None, **options):
+    return pytest.param(status, words, {"nodes": [0]} if body is None else body, options, id=words[:24])
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "body", "options"),
+    [
+        bad(400, "truncated", b"{"),
+        bad(400, "Invalid UTF-8", b'{"nodes": ["\xff"]}'),
+        bad(400, "Expected `object`", b"[1]"),
+        bad(400, "missing required field `nodes`", {}),
+        bad(400, "unknown field `node`", {"nodes": [0], "node": 1}),
+        bad(400, "expected the id of a node at least", {"nodes": []}),
+        bad(400, "Expected `int | str`", {"nodes": [1.5]}),
+        bad(400, "Expected `int | str`", {"nodes": [None]}),
+        bad(400, "found 300", {"nodes": [NODES]}),
+        bad(400, "found -1", {"nodes": [-1]}),
+        bad(400, "found 1000000000000000000000", b'{"nodes": [1000000000000000000000]}'),
+        bad(400, "Invalid enum value 'all'", {"nodes": [0], "output": "all"}),
+        bad(400, "top_k: expected a number above 0", {"nodes": [0], "top_k": 0}),
+        bad(400, "6 features a node, found [1, 5]", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 5]}]}),
+        bad(400, "numbers", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6, [0.0] * 5]}]}),
+        bad(400, "malformed", b'{"nodes": [0], "new_nodes": [{"x": [[NaN, 0, 0, 0, 0, 0]]}]}'),
+        bad(400, "finite numbers", b'{"nodes": [0], "new_nodes": [{"x": [[1e300, 0, 0, 0, 0, 0]]}]}'),
+        bad(400, "each type once", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6]}] * 2}),
+        bad(
+            400,
+            "a mapping for some of node, found paper",
+            {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6], "type": "paper"}]},
+        ),
+        bad(400, "a new node at one end", {"nodes": [0], "new_edges": [{"source": [1], "target": [2]}]}),
+        bad(400, "expected application/json", Content_Type="application/x-python-pickle"),
+        bad(400, "a stream of Arrow", b"ARROW1\x00\x00", Content_Type=ARROW),
+        bad(413, "expected at most 200.00 KB", b" " * 300_000),
+        bad(413, "at most 500 in a request", {"nodes": [0] * 501}),
+        bad(401, "the token of this service", Authorization="Bearer another"),
+        bad(401, "the token of this service", Authorization=""),
+        bad(404, "expected POST /v1/scores", path="/v2/scores"),
+        bad(405, "expected POST /v1/scores", method="GET"),
+    ],
+)
+def test_wrong_requests_get_a_sentence(served, status, words, body, options):
+    found, content = served.ask(body, **options)
+    assert (found, words in json.loads(content)["error"]) == (status, True), content
+
+
+def test_hostile_connections(served):
+    """Half of a body, none at all, and more connections than are served: the others are served on."""
+    address = ("127.0.0.1", served.port)
+    head = f"POST /v1/scores HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(address) as half:
+        half.sendall((head + 'Content-Length: 100\r\n\r\n{"nodes"').encode())
+        half.shutdown(socket.SHUT_WR)
+    with socket.create_connection(address, timeout=15) as slow, socket.create_connection(address, timeout=5) as wrong:
+        slow.sendall((head + 'Content-Length: 100\r\n\r\n{"nodes"').encode())
+        wrong.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 HELLO\r\n\r\n")
+        assert b" 400 " in wrong.recv(4096)
+        assert served.scores(nodes=[0]).shape == (1, 3)
+        assert b" 408 " in slow.recv(4096), "a body that does not come"
+    open_ones = [socket.create_connection(address) for _ in range(8)]
+    status, content = served.ask({"nodes": [0]})
+    assert status == 503 and "at most 8 connections" in json.loads(content)["error"]
+    assert served.ask(None, "/healthz", "GET")[0] == 200
+    for connection in open_ones:
+        connection.close()
+    wait_until(lambda: served.ask({"nodes": [0]})[0] == 200, 10, "the end of the others")
+
+
+def test_what_it_tells(served):
+    status, told = served.ask(None, "/metrics", "GET")
+    counts = dict(line.rsplit(" ", 1) for line in told.decode().splitlines() if not line.startswith("#"))
+    assert status == 200 and float(counts["cohort_nodes_total"]) > 0 and 'cohort_requests_total{status="200"}' in counts
+    described = json.loads(served.ask(None, "/openapi.json", "GET")[1])
+    assert set(described["components"]["schemas"]["Request"]["properties"]) >= {"nodes", "new_nodes", "new_edges"}
+    assert "Traceback" not in served.said and TOKEN not in served.said
+    assert TOKEN not in " ".join(Path(f"/proc/{served.process.pid}/cmdline").read_text().split("\0"))
+
+
+def test_a_data_set_that_grows_is_read_again_and_a_kill_is_survived(data, run, tmp_path):
+    grows = tmp_path / "grows"
+    shutil.copytree(data, grows)
+    server = Served(run, grows, tmp_path)
+    before = server.scores(**NEW)
+    status, _ = server.ask({"nodes": [NODES]})
+    assert status == 400
+    np.save(tmp_path / "x.npy", np.float32(NEW["new_nodes"][0]["x"]))
+    np.save(tmp_path / "edges.npy", np.array([NEW["new_edges"][0]["source"], NEW["new_edges"][0]["target"]]))
+    with ThreadPoolExecutor(1) as pool:
+        going_on = pool.submit(asked_until, server, "the data set has changed")
+        ran("dataset", "append", grows, "--edges", tmp_path / "edges.npy", "--features", tmp_path / "x.npy")
+        wait_until(lambda: "the data set has changed" in server.said, 20, "the change")
+        assert going_on.result() == {200}, "no request is dropped"
+    assert np.array_equal(server.scores(nodes=NEW["nodes"]), before), "as the request that brought the same"
+    assert json.loads(server.ask(None, "/healthz", "GET")[1])["reloads"] == 1
+    server.stop(signal.SIGKILL)
+    again = Served(run, grows, tmp_path, port=server.port)
+    assert np.array_equal(again.scores(nodes=NEW["nodes"]), before)
+    again.stop()
+
+
+def asked_until(server: Served, words: str) -> set[int]:
+    statuses, end = set(), time.monotonic() + 20
+    while words not in server.said and time.monotonic() < end:
+        statuses.add(server.ask({"nodes": [0]})[0])
+    return statuses
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--host", "0.0.0.0"], ["--host 0.0.0.0: expected a token or certificates of clients", "--token-file"]),
+        (["--tls-certificate", "cert.pem"], ["--tls-certificate, --tls-key: expected both"]),
+        (["--tls-client-ca", "ca.pem"], ["--tls-client-ca: expected --tls-certificate"]),
+        (["--fanout", "3,3,3"], ["num_neighbors: expected 2 numbers"]),
+        (["--token-file", os.devnull], ["at least 16 ASCII characters"]),
+    ],
+)
+def test_what_is_not_served(data, run, options, words):
+    refused(cohort("serve", run, data, *options), 1, *words)
+
+
+def test_a_unix_socket(data, run, tmp_path):
+    path = tmp_path / "s"
+    command = [sys.executable, "-m", "cohort_gnn", "serve", str(run), str(data), "--unix-socket", str(path)]
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: str(path) in (tmp_path / "log").read_text(), SECONDS_TO_START, "serving")
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert b"200 OK" in connection.recv(4096)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)

@@ -1,0 +1,160 @@
+"""The bodies of requests and of answers: JSON, or streams of Arrow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from cohort_gnn.base.errors import CohortError
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+
+
+class NewNodes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes that the data set does not have."""
+
+    id: list[int | str] | None = None
+    x: list[list[float]] | None = None
+    type: str | None = None
+
+
+class NewEdges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Edges with a new node at one end at least, by the ids of their ends."""
+
+    source: list[int | str]
+    target: list[int | str]
+    type: tuple[str, str, str] | None = None
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What is asked for.
+
+    Attributes:
+        nodes: ids of nodes of the target type, new ones too.
+        new_nodes, new_edges: what the request adds to the graph, for this answer alone; "type" may be left out where
+            the data set has one.
+        output: scores of all classes, or the rows that the last layer reads.
+        top_k: the so many best classes of each node and their scores, in place of all.
+    """
+
+    nodes: list[int | str]
+    new_nodes: list[NewNodes] = []
+    new_edges: list[NewEdges] = []
+    output: Literal["scores", "hidden"] = "scores"
+    top_k: int | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.nodes) + sum(len(some.x or some.id or []) for some in self.new_nodes)
+
+    def added(self, node_types: list[str], edge_types: list[tuple[str, str, str]]) -> dict[str, Any]:
+        """The arguments of Scorer.score for what the request adds.
+
+        Raises:
+            CohortError: a type is left out where there are several, or comes twice.
+        """
+        nodes = _by_type("new_nodes", self.new_nodes, node_types)
+        edges = _by_type("new_edges", self.new_edges, edge_types)
+        return {
+            "new_nodes": {
+                name: {"x": some.x} | ({} if some.id is None else {"id": some.id}) for name, some in nodes.items()
+            },
+            "new_edges": {name: {"source": some.source, "target": some.target} for name, some in edges.items()},
+        }
+
+
+def _by_type(place: str, parts: list, types: list) -> dict:
+    tables: dict = {}
+    for part in parts:
+        if part.type is None and len(types) > 1:
+            raise CohortError(place, 'a "type" for each part, as the data set has several', "none")
+        name = types[0] if part.type is None else part.type
+        if name in tables:
+            raise CohortError(place, "each type once", f"{name} again")
+        tables[name] = part
+    return tables
+
+
+def request_of(body: bytes, content_type: str) -> Request:
+    """Reads a request.
+
+    Raises:
+        CohortError: the body is neither, or has other members.
+    """
+    kind = content_type.partition(";")[0].strip().lower() or JSON
+    try:
+        if kind == ARROW:
+            return msgspec.convert(_row_of(body), Request)
+        if kind == JSON:
+            return msgspec.json.decode(body, type=Request)
+    except msgspec.MsgspecError as error:
+        raise CohortError("the body", "a request as /openapi.json describes it", str(error)) from error
+    raise CohortError("Content-Type", f"{JSON} or {ARROW}", kind[:80])
+
+
+def _row_of(body: bytes) -> dict[str, Any]:
+    """The one row of a stream of Arrow, whose columns are the members of a request."""
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        rows = table.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise CohortError("the body", "a stream of Arrow", str(error)[:200]) from error
+    if len(rows) != 1:
+        raise CohortError("the body", "one row, whose columns are the members of a request", f"{len(rows)} rows")
+    row = {name: value for name, value in rows[0].items() if value is not None}
+    for part in ("new_nodes", "new_edges"):
+        row[part] = [{name: value for name, value in some.items() if value is not None} for some in row.get(part, [])]
+    return row
+
+
+def answer_of(request: Request, rows: Any, class_names: list[str], accept: str) -> tuple[bytes, str]:
+    """(the body, its type): of each node its id, and its scores, hidden row, or best classes.
+
+    Args:
+        rows: float32 tensor [nodes, columns].
+    """
+    if request.top_k is not None and request.output == "scores":
+        best = rows.topk(min(request.top_k, rows.shape[1]))
+        members = {
+            "classes": [[class_names[number] for number in row] for row in best.indices.tolist()],
+            "scores": best.values.tolist(),
+        }
+    else:
+        members = {request.output: rows.tolist()}
+    if ARROW in accept:
+        return _arrow({"id": request.nodes} | members), ARROW
+    if request.output == "scores" and request.top_k is None:
+        members = {"class_names": class_names} | members
+    return msgspec.json.encode({"nodes": request.nodes} | members), JSON
+
+
+def _arrow(columns: dict[str, list]) -> bytes:
+    import pyarrow as pa
+
+    types = {"scores": pa.list_(pa.float32()), "hidden": pa.list_(pa.float32())}
+    table = pa.table({name: pa.array(values, types.get(name)) for name, values in columns.items()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def openapi(version: str) -> bytes:
+    """The description of the service, OpenAPI 3.1."""
+    (schema,), parts = msgspec.json.schema_components([Request], ref_template="#/components/schemas/{name}")
+    error = {"description": "what was expected, and what was found", "content": {JSON: {"schema": {"type": "object"}}}}
+    answers = {"200": {"description": "scores, in the order of nodes"}} | dict.fromkeys(("400", "413", "503"), error)
+    paths = {
+        "/v1/scores": {"post": {"requestBody": {"content": {JSON: {"schema": schema}}}, "responses": answers}},
+        "/healthz": {"get": {"responses": {"200": {"description": "requests are answered"}}}},
+        "/metrics": {"get": {"responses": {"200": {"description": "counts and times, for Prometheus"}}}},
+    }
+    info = {"title": "cohort serve", "version": version}
+    return json.dumps({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": parts}}).encode()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import python
+from cohort_gnn.base.programs import POLITE, python
 from cohort_gnn.launch.options.parser import add_options, kind
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.run_file import not_a_run
@@ -52,6 +52,10 @@ def register(parser) -> None:
     parser.add_argument(
         "--max-connections", type=kind(Positive), default=100, metavar="N", help="at once (default: 100)"
     )
+    cores = max(1, len(os.sched_getaffinity(0)) - 1)
+    parser.add_argument(
+        "--threads", type=kind(Positive), default=cores, help="that score a request (default: a core is left for HTTP)"
+    )
     parser.set_defaults(func=serve)
 
 
@@ -89,6 +93,7 @@ def serve(args: argparse.Namespace) -> int:
         "seed": getattr(args, "seed", 0),
         "max_edges": args.max_edges,
         "limits": limits,
+        "threads": args.threads,
         "waiting": 2 * args.max_connections,
         "host": args.host,
         "port": args.port,
@@ -96,7 +101,7 @@ def serve(args: argparse.Namespace) -> int:
     job |= {name: None if path is None else str(path) for name, path in files.items()}
     sys.stdout.flush()
     command = python("-m", "cohort_gnn.trainer.serve", json.dumps(job))
-    os.execv(command[0], command)
+    os.execve(command[0], command, POLITE | os.environ)
 
 
 def _is_loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ from cohort_gnn.spec.graph import EdgeType
 
 @dataclass(frozen=True, eq=False)
 class NewEdges:
-    """Edges of one edge type that the graph does not have.
+    """Edges of one edge type that the graph does not have, each with a new node at one end at least.
 
     Attributes:
         sources, targets: int64 [n]; new nodes have the numbers after those of the graph.
@@ -38,8 +38,7 @@ class Lists:
 class Neighbourhoods:
     """Reads lists of in-neighbours from a graph, whose lists new edges make longer.
 
-    A list has the order that the data set would have with the new edges: by the source's number, and new nodes have the
-    highest.
+    A list has the order that the data set would have with the new edges.
 
     Args:
         edges: of each edge type.
@@ -68,7 +67,7 @@ class Neighbourhoods:
             CohortError: the lists have more than ``max_edges``.
         """
         stored = self._stored(relation, nodes)
-        lists = stored if new is None or not len(new.sources) else _joined(stored, nodes, new)
+        lists = stored if new is None or not len(new.sources) or not len(nodes) else _joined(stored, nodes, new)
         return lists if most < 0 else self._drawn(lists, nodes, most)
 
     def in_degrees(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None) -> np.ndarray:
@@ -89,30 +88,43 @@ class Neighbourhoods:
             expected = f"nodes with at most {self._max_edges:,} in-neighbours of one hop"
             hint = "ask for fewer nodes at once, or have fewer of their neighbours drawn"
             raise CohortError(f"{', '.join(relation)}", expected, f"{offsets[-1]:,}", hint)
-        places = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
-        return Lists(offsets, np.asarray(indices[places], np.int64))
+        return Lists(offsets, np.asarray(indices[_places(begin, counts)], np.int64))
 
     def _drawn(self, lists: Lists, nodes: np.ndarray, most: int) -> Lists:
         counts = np.diff(lists.indptr)
-        if not (counts > most).any():
+        cut = np.flatnonzero(counts > most)
+        if not len(cut):
             return lists
-        owner = np.repeat(np.arange(len(nodes)), counts)
-        place = np.arange(len(owner)) - lists.indptr[owner]
-        numbers = _hashed(_hashed(nodes.astype(np.uint64) + np.uint64(self._seed))[owner] + place.astype(np.uint64))
-        order = np.lexsort((numbers, owner))  # of each list in turn, the least number first
-        kept = np.sort(order[place < most])
-        return Lists(_offsets(np.minimum(counts, most)), lists.sources[kept])
+        places = _places(lists.indptr[cut], counts[cut])
+        owner = np.repeat(np.arange(len(cut)), counts[cut])
+        in_list = places - lists.indptr[cut][owner]
+        keys = _hashed(nodes[cut].astype(np.uint64) + np.uint64(self._seed))
+        order = np.lexsort((_hashed(keys[owner] + in_list.astype(np.uint64)), owner))  # in each list, the least first
+        is_kept = np.ones(len(lists.sources), bool)
+        is_kept[places[order[in_list >= most]]] = False
+        return Lists(_offsets(np.minimum(counts, most)), lists.sources[is_kept])
 
 
 def _joined(stored: Lists, nodes: np.ndarray, new: NewEdges) -> Lists:
-    """The lists with the new edges into these nodes."""
+    """The lists with the new edges into these nodes at their ends: as each has a new node at one end, it leads into a
+    new node, which has no others, or comes from one, whose number is higher than those of others."""
     order = np.argsort(nodes, kind="stable")
     at = np.minimum(np.searchsorted(nodes[order], new.targets), len(nodes) - 1)
-    wanted = nodes[order][at] == new.targets if len(nodes) else np.zeros(len(new.targets), bool)
-    owners = np.concatenate((np.repeat(np.arange(len(nodes)), np.diff(stored.indptr)), order[at[wanted]]))
-    sources = np.concatenate((stored.sources, new.sources[wanted]))
+    wanted = nodes[order][at] == new.targets
+    owners, sources = order[at[wanted]], new.sources[wanted]
     by_list = np.lexsort((sources, owners))
-    return Lists(_offsets(np.bincount(owners, minlength=len(nodes))), sources[by_list])
+    counts, came = np.diff(stored.indptr), np.bincount(owners, minlength=len(nodes))
+    offsets = _offsets(counts + came)
+    joined = np.empty(offsets[-1], np.int64)
+    joined[_places(offsets[:-1], counts)] = stored.sources
+    joined[_places(offsets[:-1] + counts, came)] = sources[by_list]
+    return Lists(offsets, joined)
+
+
+def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """int64: starts[0], starts[0] + 1, ... of so many each, one list after the other."""
+    offsets = _offsets(counts)
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

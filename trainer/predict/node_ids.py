@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,11 @@ class NodeIds:
         """
         if isinstance(names, str | bytes) or not hasattr(names, "__len__"):
             raise CohortError(place, "a list of ids", type(names).__name__)
+        if self._ids is None and set(map(type, names)) == {int} and all(name == number for name, number in new.items()):
+            with contextlib.suppress(OverflowError):  # of an id, which is then named below
+                numbers = np.array(names, np.int64)
+                if ((numbers >= 0) & (numbers < self._count + len(new))).all():
+                    return numbers
         numbers = np.empty(len(names), np.int64)
         for position, name in enumerate(names.tolist() if hasattr(names, "tolist") else names):
             number = self._number(name, new)

@@ -133,7 +133,7 @@ class Scorer:
         return [dict(zip(self.class_names, row, strict=True)) for row in scores.tolist()]
 
     def _computed(self, wanted: np.ndarray, request: _Request, hidden: bool) -> Tensor:
-        """The scores of nodes, int64 [n] ascending."""
+        """The scores of nodes, int64 [n], each once."""
         layers = self.model.edge_types[: len(self.model.edge_types) - hidden]
         outputs: list[dict[str, np.ndarray]] = [{self.node_type: wanted}]
         blocks: list[dict[str, Any]] = []
@@ -142,9 +142,7 @@ class Scorer:
                 name: self._blocks(number, name, nodes, request) for name, nodes in outputs[0].items() if len(nodes)
             }
             blocks.insert(0, made)
-            reads = {
-                kind: np.unique(np.concatenate([ids[kind] for _, ids in made.values()])) for kind in self._reads[number]
-            }
+            reads = {kind: _union([ids[kind] for _, ids in made.values()]) for kind in self._reads[number]}
             outputs.insert(0, reads)
         rows = {name: self._features(name, nodes, request) for name, nodes in outputs[0].items()}
         for number, made in enumerate(blocks):
@@ -169,27 +167,22 @@ class Scorer:
         lists = {
             relation: self._lists.lists(relation, nodes, request.edges.get(relation), most) for relation in relations
         }
-        ids = {}
+        ids, blocks = {}, {}
         for kind in self._tables:
-            own = nodes if kind == name else nodes[:0]
-            sources = [lists[relation].sources for relation in relations if relation[0] == kind]
-            others = np.setdiff1d(np.concatenate(sources), own) if sources else own[:0]
-            ids[kind] = np.concatenate((own, others))
-        blocks = {relation: self._block(relation, ids, lists[relation], len(nodes), request) for relation in relations}
+            own, from_kind = nodes if kind == name else nodes[:0], [own for own in relations if own[0] == kind]
+            ids[kind], places = _numbered(own, [lists[relation].sources for relation in from_kind])
+            for relation, source in zip(from_kind, places, strict=True):
+                degrees = None
+                if not self.model.two_sided:
+                    in_degrees = self._lists.in_degrees(relation, ids[kind], request.edges.get(relation))
+                    degrees = torch.from_numpy(in_degrees)
+                ends = torch.from_numpy(lists[relation].indptr), torch.from_numpy(source)
+                blocks[relation] = Block(*ends, len(ids[kind]), len(nodes), degrees=degrees)
         none = torch.zeros(1, dtype=torch.int64)
         for relation in self.model.edge_types[number]:
             if relation[2] != name:  # whose targets are other nodes
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
         return blocks, ids
-
-    def _block(self, relation: EdgeType, ids, lists, num_targets: int, request: _Request) -> Block:
-        own = ids[relation[0]]
-        order = np.argsort(own, kind="stable")
-        source = order[np.searchsorted(own[order], lists.sources)]
-        degrees = None
-        if not self.model.two_sided:
-            degrees = torch.from_numpy(self._lists.in_degrees(relation, own, request.edges.get(relation)))
-        return Block(torch.from_numpy(lists.indptr), torch.from_numpy(source), len(own), num_targets, degrees=degrees)
 
     def _features(self, name: str, nodes: np.ndarray, request: _Request) -> Tensor:
         """What the first layer reads of nodes: rows, or ids where rows are learned."""
@@ -198,11 +191,11 @@ class Scorer:
             learned = embeddings is not None and name in embeddings.keys()
             return torch.from_numpy(nodes) if learned else torch.empty(len(nodes), 0)
         count = self._counts[name]
-        known = int(np.searchsorted(nodes, count))
-        stored = self._rows[name].take(torch.from_numpy(nodes[:known])).float()
-        if known == len(nodes):
-            return stored
-        return torch.cat((stored, request.rows[name][torch.from_numpy(nodes[known:] - count)]))
+        is_new = nodes >= count
+        rows = self._rows[name].take(torch.from_numpy(np.where(is_new, 0, nodes))).float()
+        if is_new.any():
+            rows[torch.from_numpy(np.flatnonzero(is_new))] = request.rows[name][torch.from_numpy(nodes[is_new] - count)]
+        return rows
 
     def _numbers(self, name: str, nodes: Sequence, request: _Request, place: str) -> np.ndarray:
         """int64 [n], of nodes of a type by their ids."""
@@ -284,10 +277,28 @@ def _by_type(tables: Mapping | None, types: list, place: str) -> dict:
     return dict(tables)
 
 
+def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(``own`` and then the other sources, each node once; where each source stands there)"""
+    if not sources:
+        return own, []
+    nodes, places = np.unique(np.concatenate((own, *sources)), return_inverse=True)
+    is_other = np.ones(len(nodes), bool)
+    is_other[places[: len(own)]] = False
+    number = np.empty(len(nodes), np.int64)
+    number[places[: len(own)]] = np.arange(len(own))
+    number[is_other] = np.arange(len(own), len(nodes))
+    ends = np.cumsum([len(own), *map(len, sources)])
+    return np.concatenate((own, nodes[is_other])), np.split(number[places], ends)[1:-1]
+
+
+def _union(sets: list[np.ndarray]) -> np.ndarray:
+    """int64 [n]: the nodes of a set as they stand, of several ascending."""
+    return sets[0] if len(sets) == 1 else np.unique(np.concatenate(sets))
+
+
 def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:
-    """The rows of wanted nodes among those of nodes, int64 [n] ascending."""
-    places = np.searchsorted(nodes, wanted)
-    return rows if len(nodes) == len(wanted) and (nodes == wanted).all() else rows[torch.from_numpy(places)]
+    """The rows of wanted nodes among those of nodes, a `_union`."""
+    return rows if nodes is wanted else rows[torch.from_numpy(np.searchsorted(nodes, wanted))]
 
 
 def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_sided: bool) -> list[int]:

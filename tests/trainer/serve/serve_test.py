@@ -1,12 +1,14 @@
 """`cohort serve`: answers equal to those of a Scorer, and wrong or hostile requests that harm nobody else."""
 
 import http.client
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -214,6 +216,7 @@ def test_hostile_connections(served):
 
 
 def test_what_it_tells(served):
+    served.scores(nodes=[0])
     status, told = served.ask(None, "/metrics", "GET")
     counts = dict(line.rsplit(" ", 1) for line in told.decode().splitlines() if not line.startswith("#"))
     assert status == 200 and float(counts["cohort_nodes_total"]) > 0 and 'cohort_requests_total{status="200"}' in counts
@@ -264,6 +267,44 @@ def asked_until(server: Served, words: str) -> set[int]:
 )
 def test_what_is_not_served(data, run, options, words):
     refused(cohort("serve", run, data, *options), 1, *words)
+
+
+def certificates(folder: Path) -> None:
+    """A CA, and certificates of a server and of a client by it: ca.pem, server.pem, server.key, client.pem, ..."""
+
+    def openssl(*words) -> None:
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
+
+    new_key = ["-newkey", "rsa:2048", "-nodes"]
+    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=a CA", "-days", 2)
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    for name in ("server", "client"):
+        openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", 2]
+        openssl("x509", "-req", "-in", f"{name}.csr", *by, "-out", f"{name}.pem")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates")
+def test_clients_need_a_certificate_of_the_authority(data, run, tmp_path):
+    certificates(tmp_path)
+    mine = {"--tls-certificate": "server.pem", "--tls-key": "server.key", "--tls-client-ca": "ca.pem"}
+    server = Served(run, data, tmp_path, *itertools.chain(*((name, tmp_path / file) for name, file in mine.items())))
+    try:
+        context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        answers = []
+        for certified in (False, True):
+            if certified:
+                context.load_cert_chain(tmp_path / "client.pem", tmp_path / "client.key")
+            connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=20, context=context)
+            try:
+                connection.request("GET", "/healthz")
+                answers.append(connection.getresponse().status)
+            except (ssl.SSLError, ConnectionError):
+                answers.append("refused")
+            connection.close()
+        assert answers == ["refused", 200]
+    finally:
+        server.stop()
 
 
 def test_a_unix_socket(data, run, tmp_path):

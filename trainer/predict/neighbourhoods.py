@@ -56,11 +56,19 @@ class Neighbourhoods:
     ):
         self._edges, self._counts, self._seed, self._max_edges = edges, counts, seed, max_edges
 
-    def lists(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None, most: int = -1) -> Lists:
+    def lists(
+        self,
+        relation: EdgeType,
+        nodes: np.ndarray,
+        new: NewEdges | None = None,
+        most: int = -1,
+        keys: np.ndarray | None = None,
+    ) -> Lists:
         """The lists of nodes, int64 [n], each at most once.
 
         Args:
-            most: longer lists are cut to so many edges, drawn without replacement, by the seed and the target alone;
+            keys: int64 [n], by which is drawn; None: the nodes.
+            most: longer lists are cut to so many edges, drawn without replacement, by the seed and the target's key;
                 -1: they are not.
 
         Raises:
@@ -68,7 +76,7 @@ class Neighbourhoods:
         """
         stored = self._stored(relation, nodes)
         lists = stored if new is None or not len(new.sources) or not len(nodes) else _joined(stored, nodes, new)
-        return lists if most < 0 else self._drawn(lists, nodes, most)
+        return lists if most < 0 else self._drawn(lists, nodes if keys is None else keys, most)
 
     def in_degrees(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None) -> np.ndarray:
         """int32 [n], without edges from a node to itself."""
@@ -90,7 +98,7 @@ class Neighbourhoods:
             raise CohortError(f"{', '.join(relation)}", expected, f"{offsets[-1]:,}", hint)
         return Lists(offsets, np.asarray(indices[_places(begin, counts)], np.int64))
 
-    def _drawn(self, lists: Lists, nodes: np.ndarray, most: int) -> Lists:
+    def _drawn(self, lists: Lists, keys: np.ndarray, most: int) -> Lists:
         counts = np.diff(lists.indptr)
         cut = np.flatnonzero(counts > most)
         if not len(cut):
@@ -98,8 +106,10 @@ class Neighbourhoods:
         places = _places(lists.indptr[cut], counts[cut])
         owner = np.repeat(np.arange(len(cut)), counts[cut])
         in_list = places - lists.indptr[cut][owner]
-        keys = _hashed(nodes[cut].astype(np.uint64) + np.uint64(self._seed))
-        order = np.lexsort((_hashed(keys[owner] + in_list.astype(np.uint64)), owner))  # in each list, the least first
+        list_keys = _hashed(keys[cut].astype(np.uint64) + np.uint64(self._seed))
+        order = np.lexsort(
+            (_hashed(list_keys[owner] + in_list.astype(np.uint64)), owner)
+        )  # in each list, the least first
         is_kept = np.ones(len(lists.sources), bool)
         is_kept[places[order[in_list >= most]]] = False
         return Lists(_offsets(np.minimum(counts, most)), lists.sources[is_kept])

@@ -50,8 +50,8 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     def num_nodes(self) -> int:
         return len(self.nodes) + sum(len(some.x or some.id or []) for some in self.new_nodes)
 
-    def added(self, node_types: list[str], edge_types: list[tuple[str, str, str]]) -> dict[str, Any]:
-        """The arguments of Scorer.score for what the request adds.
+    def arguments(self, node_types: list[str], edge_types: list[tuple[str, str, str]]) -> dict[str, Any]:
+        """Those of Scorer.score.
 
         Raises:
             CohortError: a type is left out where there are several, or comes twice.
@@ -59,6 +59,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         nodes = _by_type("new_nodes", self.new_nodes, node_types)
         edges = _by_type("new_edges", self.new_edges, edge_types)
         return {
+            "nodes": self.nodes,
             "new_nodes": {
                 name: {"x": some.x} | ({} if some.id is None else {"id": some.id}) for name, some in nodes.items()
             },

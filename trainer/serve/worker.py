@@ -1,4 +1,4 @@
-"""The thread that scores: one request after the other, all that wait for nodes of the data set together."""
+"""The thread that scores: all requests that wait, together."""
 
 import logging
 import queue
@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.trainer.predict.scorer import Scorer
@@ -80,23 +78,18 @@ class Worker:
                     is_last = True
                     break
                 together.append(waiting)
-            alone = [waiting for waiting in together if waiting.request.new_nodes or waiting.request.new_edges]
-            by_output: dict[str, list[Waiting]] = {}
-            for waiting in together:
-                if waiting not in alone:
-                    by_output.setdefault(waiting.request.output, []).append(waiting)
-            for group in (*by_output.values(), *([waiting] for waiting in alone)):
-                self._answer(group)
+            for output in dict.fromkeys(waiting.request.output for waiting in together):
+                self._answer([waiting for waiting in together if waiting.request.output == output])
             if is_last:
                 return
 
     def _answer(self, group: list[Waiting]) -> None:
         """Of requests that are scored together; where that fails, each alone, and the wrong ones alone are refused."""
-        scorer, request = self.scorer, group[0].request
+        scorer = self.scorer
+        node_types, edge_types = list(scorer.data.node_types), list(scorer.data.edge_types)
         try:
-            added = request.added(list(scorer.data.node_types), list(scorer.data.edge_types))
-            nodes = [node for waiting in group for node in waiting.request.nodes]
-            rows = scorer.score(nodes, **added, hidden=request.output == "hidden")
+            requests = [waiting.request.arguments(node_types, edge_types) for waiting in group]
+            scores = scorer.score_together(requests, hidden=group[0].request.output == "hidden")
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:
@@ -106,8 +99,8 @@ class Worker:
                 LOG.exception("a request could not be answered")
             group[0].answer.set_exception(error)
             return
-        for waiting, part in zip(group, _parts(rows, group), strict=True):
-            waiting.answer.set_result((part, scorer.class_names))
+        for waiting, rows in zip(group, scores, strict=True):
+            waiting.answer.set_result((rows, scorer.class_names))
 
     def _look(self) -> None:
         while not self._ends.wait(LOOK_SECONDS):
@@ -122,10 +115,6 @@ class Worker:
                 self.problem = str(error)
                 LOG.warning(f"the data set has changed and is not read, the one before answers: {error}")
             self._state = state
-
-
-def _parts(rows: Tensor, group: list[Waiting]) -> list[Tensor]:
-    return list(rows.split([len(waiting.request.nodes) for waiting in group]))
 
 
 def _state_of(meta: Path) -> Any:

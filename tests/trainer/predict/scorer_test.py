@@ -129,6 +129,35 @@ def test_lists_that_are_cut_depend_on_the_node_and_the_seed_alone(graphs, monkey
     assert torch.equal(whole.score([3]), scorer_of(monkeypatch, model, grown.after).score([3]))
 
 
+@pytest.mark.parametrize("kind", ["sage", "gcn", "rsage"])
+def test_requests_that_are_scored_together_do_not_see_each_other(graphs, monkeypatch, kind):
+    grown = graphs[kind not in ONE_TYPE]
+    options = {} if kind == "gcn" else {"num_neighbors": [4, 2]}
+    answers = scorer_of(monkeypatch, model_on(kind, grown.before), grown.before, **options)
+    generator = np.random.default_rng(8)
+
+    def request(number: int) -> dict:
+        """With new nodes in two of three; in one of six with edges into nodes that were there."""
+        nodes = generator.integers(0, NODES, number).tolist()
+        if number % 3 == 0:
+            return {"nodes": nodes}
+        source = generator.integers(0, NODES, 12).tolist()
+        edges = {"source": [*source, NODES], "target": [NODES + i % number for i in range(12)] + [NODES + number - 1]}
+        if number % 6 == 1:
+            edges = {"source": [*edges["source"], NODES], "target": [*edges["target"], nodes[0]]}
+        x = generator.standard_normal((number, DIM), np.float32)
+        new = {"new_nodes": {"x": x}, "new_edges": edges}
+        if kind not in ONE_TYPE:
+            new = {"new_nodes": {"paper": {"x": x}}, "new_edges": {("paper", "cites", "paper"): edges}}
+        return {"nodes": [*nodes, NODES, NODES + number - 1], **new}
+
+    requests = [request(number) for number in range(14)]
+    alone = [
+        answers.score(each["nodes"], **{name: each[name] for name in each if name != "nodes"}) for each in requests
+    ]
+    assert all(map(torch.equal, answers.score_together(requests), alone)) and alone[0].shape == (0, CLASSES)
+
+
 def test_each_neighbour_is_drawn_as_often(graphs, monkeypatch):
     """A mean over drawn neighbours is that over all, on average."""
     grown, counts = graphs[False], np.zeros(NODES)

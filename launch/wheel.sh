@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds wheels of this checkout that need no compiler and no library of the system where they are installed.
 #
-#   bash launch/wheel.sh [--out FOLDER] [PYTHON ...]
+#   bash launch/wheel.sh [--out FOLDER] [--machine x86_64|aarch64] [PYTHON ...]
 #
 # PYTHON: the interpreters to build for, each with its headers (default: that of the set-up). For Python 3.12 the wheel
 # has the stable ABI, and is one for all later versions; Python 3.11 needs one of its own. FOLDER: dist by default.
+# --machine: what to build for (default: this machine). Another one needs its compiler (g++-aarch64-linux-gnu), and gets
+# the CPU code alone; PYTHON is of this one: the headers of both are the same.
 #
 # A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
 # GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. It
@@ -16,12 +18,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup/setup.sh"
 # arguments WORD...: leaves $out and $interpreters; relative paths are those of the caller's folder.
 arguments() {
   local program
-  out=$root/dist
+  out=$root/dist machine=$(uname -m)
   interpreters=()
   while (($#)); do
     case $1 in
+      --machine)
+        (($# > 1)) && [[ $2 =~ ^(x86_64|aarch64)$ ]] || stop "--machine: expected x86_64 or aarch64, found ${2-nothing}"
+        machine=$2; shift 2 ;;
       --out) (($# > 1)) || stop "--out: expected a folder, found nothing"; out=$(realpath -m -- "$2"); shift 2 ;;
-      -*) stop "unknown option: $1" "bash launch/wheel.sh [--out FOLDER] [PYTHON ...]" ;;
+      -*) stop "unknown option: $1" "bash launch/wheel.sh [--out FOLDER] [--machine x86_64|aarch64] [PYTHON ...]" ;;
       *)
         program=$(command -v -- "$1") || stop "$1 is not a program" "name an interpreter: python3.12, or its path"
         interpreters+=("$(realpath -s -- "$program")")
@@ -59,11 +64,17 @@ get_old_system() {
     bash "$root/launch/setup/old_system.sh" "$system" "$machine"
 }
 
-# settings: those of CMake, in words without blanks.
-settings() {
-  local libraries=$system/usr/lib/$machine-linux-gnu
-  printf -- '-D%s ' "COHORT_OLD_SYSTEM=$system" "OpenMP_gomp_LIBRARY=$libraries/libgomp.so.1" \
-    "COHORT_METIS_INCLUDE=$system/metis" "COHORT_METIS_LIBRARY=$system/metis/libmetis.a"
+# set_settings PYTHON: leaves in $settings those of CMake, in words without blanks, and in $variables those of the environment.
+set_settings() {
+  local libraries=$system/usr/lib/$machine-linux-gnu version
+  settings=(COHORT_OLD_SYSTEM="$system" OpenMP_gomp_LIBRARY="$libraries/libgomp.so.1"
+    COHORT_METIS_INCLUDE="$system/metis" COHORT_METIS_LIBRARY="$system/metis/libmetis.a")
+  variables=()
+  [[ $machine != "$(uname -m)" ]] || return 0
+  settings+=(CMAKE_SYSTEM_NAME=Linux CMAKE_SYSTEM_PROCESSOR="$machine" CMAKE_CXX_COMPILER="$machine-linux-gnu-g++"
+    CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env fmt_DIR="/usr/lib/$(uname -m)-linux-gnu/cmake/fmt") # env: Python is of this one
+  version=$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
+  variables=(_PYTHON_HOST_PLATFORM="linux-$machine" SETUPTOOLS_EXT_SUFFIX=".cpython-$version-$machine-linux-gnu.so")
 }
 
 # strangers FOLDER: the symbols of modules below it that no library of the older system has, nor Python: a linker lets
@@ -75,27 +86,33 @@ strangers() {
 
 # build_wheel PYTHON: one wheel in $out.
 build_wheel() {
-  local tag folder unknown jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  local tag folder unknown wheel jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
   tag=$("$1" -c 'import sys; assert sys.version_info >= (3, 11); print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) ||
     stop "$1 is no Python 3.11 or newer" "name another interpreter"
   [[ $with_cuda == yes ]] || tag+=_cpu
+  [[ $machine == "$(uname -m)" ]] || tag+=_$machine
+  set_settings "$1"
   build_tools "$1" "$tag"
   folder=$build/wheel/$tag
   rm -rf "$folder/plain"
   step "wheel_$tag" "building a wheel with $1 (minutes)" "see the first error in the log" \
-    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" CMAKE_ARGS="$(settings)" "$tools" -m pip wheel \
+    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" CMAKE_ARGS="${settings[*]/#/-D}" \
+    "${variables[@]}" "$tools" -m pip wheel \
     --disable-pip-version-check --no-build-isolation --no-deps --config-settings=build-dir="$folder/build" \
     --wheel-dir "$folder/plain" "$root"
   unknown=$(strangers "$folder/build")
   [[ -z $unknown ]] || stop "older systems lack what the modules use: ${unknown//$'\n'/, }" "add it to cmake/old_glibc.cc"
-  step "repair_$tag" "putting the OpenMP library into it" "see in the log which symbol is too new, and add it to cmake/old_glibc.cc" \
+  step "repair_$tag" "putting the OpenMP library into it" "see in the log which library is not found" \
     env LD_LIBRARY_PATH="$system/bundled" \
-    "$python" -m auditwheel repair --plat "$platform" --wheel-dir "$out" "$folder"/plain/*.whl
+    "$python" -m auditwheel repair --plat auto --wheel-dir "$out" "$folder"/plain/*.whl
+  wheel=$(sed -n 's/^Fixed-up wheel written to //p' "$logs/repair_$tag.log")
+  [[ $wheel == *manylinux_2_28_$machine.whl ]] ||
+    stop "$wheel needs a newer glibc than 2.28" "auditwheel -v show says why; add the symbols to cmake/old_glibc.cc"
 }
 
-machine=$(uname -m)
-platform=manylinux_2_28_$machine
 arguments "$@"
+[[ $machine == "$(uname -m)" || ${COHORT_CUDA:-} == OFF ]] ||
+  stop "CUDA code is compiled for this machine alone, not for $machine" "leave it out: COHORT_CUDA=OFF"
 : "${COHORT_CUDA_ARCHITECTURES:=80-real;90;100-real;120-real}"
 cohort_tools build wheel
 [[ $with_cuda == yes || ${COHORT_CUDA:-} == OFF ]] ||

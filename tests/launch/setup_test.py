@@ -37,6 +37,7 @@ def test_an_interpreter_that_does_not_exist_is_named(script):
     [
         (["--to", "x"], "unknown option: --to"),
         (["--out"], "--out: expected a folder, found nothing"),
+        (["--machine", "arm64"], "--machine: expected x86_64 or aarch64, found arm64"),
         (["/nowhere/python3"], "/nowhere/python3 is not a program"),
     ],
 )

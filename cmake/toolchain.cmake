@@ -74,6 +74,10 @@ if(warnings_are_errors)
   target_compile_options(cohort_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Werror>)
 endif()
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")  # which has no fused multiply-add unless asked: results are of two roundings
+  target_compile_options(cohort_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>)
+endif()
 target_compile_definitions(cohort_flags INTERFACE COHORT_VERSION="${PROJECT_VERSION}"
   $<$<BOOL:${COHORT_WITH_CUDA}>:COHORT_WITH_CUDA>)
 if(COHORT_WITH_CUDA)

@@ -6,7 +6,7 @@
 # PYTHON: the interpreters to build for, each with its headers (default: that of the set-up). For Python 3.12 the wheel
 # has the stable ABI, and is one for all later versions; Python 3.11 needs one of its own. FOLDER: dist by default.
 # --machine: what to build for (default: this machine). Another one needs its compiler (g++-aarch64-linux-gnu), and gets
-# the CPU code alone; PYTHON is of this one: the headers of both are the same.
+# the CPU code alone; PYTHON is of this one, whose headers differ in nothing that a module uses.
 #
 # A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
 # GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. It
@@ -66,15 +66,18 @@ get_old_system() {
 
 # set_settings PYTHON: leaves in $settings those of CMake, in words without blanks, and in $variables those of the environment.
 set_settings() {
-  local libraries=$system/usr/lib/$machine-linux-gnu version
+  local libraries=$system/usr/lib/$machine-linux-gnu version header
   settings=(COHORT_OLD_SYSTEM="$system" OpenMP_gomp_LIBRARY="$libraries/libgomp.so.1"
     COHORT_METIS_INCLUDE="$system/metis" COHORT_METIS_LIBRARY="$system/metis/libmetis.a")
   variables=()
   [[ $machine != "$(uname -m)" ]] || return 0
   settings+=(CMAKE_SYSTEM_NAME=Linux CMAKE_SYSTEM_PROCESSOR="$machine" CMAKE_CXX_COMPILER="$machine-linux-gnu-g++"
     CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env fmt_DIR="/usr/lib/$(uname -m)-linux-gnu/cmake/fmt") # env: Python is of this one
-  version=$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
-  variables=(_PYTHON_HOST_PLATFORM="linux-$machine" SETUPTOOLS_EXT_SUFFIX=".cpython-$version-$machine-linux-gnu.so")
+  read -r version header < <("$1" -c 'import sys, sysconfig; print("%d.%d" % sys.version_info[:2], sysconfig.get_config_h_filename())')
+  mkdir -p "$system/python/$machine-linux-gnu" # where Debian's Python.h looks for the header of this machine
+  ln -sfn "$(dirname "$header")" "$system/python/$machine-linux-gnu/python$version"
+  variables=(_PYTHON_HOST_PLATFORM="linux-$machine" SETUPTOOLS_EXT_SUFFIX=".cpython-${version/./}-$machine-linux-gnu.so"
+    CXXFLAGS="-idirafter $system/python")
 }
 
 # strangers FOLDER: the symbols of modules below it that no library of the older system has, nor Python: a linker lets

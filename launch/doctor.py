@@ -6,6 +6,8 @@ With --machines: checks the network between the machines of a run.
 import argparse
 import json
 import os
+import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -26,6 +29,7 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.machine import shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
+from cohort_gnn.base.version import __version__
 from cohort_gnn.cache import budget
 from cohort_gnn.cache.gpu_rates import GPU_RATES, GpuRates, Rate, save_rates, type_of
 from cohort_gnn.cache.interconnect import machine_bandwidth
@@ -139,6 +143,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield Finding("GPUs", BROKEN, str(error), error.hint)
         machine = {"cuda_build": False, "gpus": [], "cliques": [], "versions": [0, 0]}
     looks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("versions", _versions),
         ("GPUs", lambda: _gpus(machine)),
         ("PyTorch", lambda: _torch(machine)),
         ("host memory", _host_memory),
@@ -146,7 +151,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         ("disk", lambda: _disk(folder)),
     ]
     if machine["gpus"]:
-        looks[2:2] = [("MPS", _mps), ("peers", lambda: _peers(machine)), ("PCIe", lambda: _pcie(machine))]
+        looks[3:3] = [("MPS", _mps), ("peers", lambda: _peers(machine)), ("PCIe", lambda: _pcie(machine))]
     for name, look in looks:
         try:
             yield from look()
@@ -184,9 +189,16 @@ def examine_network(machine: Machine, silent_seconds: float) -> Iterator[Finding
         yield Finding(f"{backend}, all", WELL, said)
 
 
+def _versions() -> Iterator[Finding]:
+    packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch_geometric", "numpy", "pyarrow"))
+    system = f"{' '.join(platform.libc_ver())}, {platform.system()} {platform.release()}, {platform.machine()}"
+    yield Finding("versions", WELL, f"Cohort {__version__}, Python {platform.python_version()}, {packages}; {system}")
+
+
 def _gpus(machine: dict) -> Iterator[Finding]:
     if not (machine["cuda_build"] and machine["gpus"]):
-        state, cure = "this build has the CPU backend only", "build on a machine with nvcc, with COHORT_CUDA=ON"
+        cure = "install a wheel with CUDA code, or build on a machine with nvcc, with COHORT_CUDA=ON"
+        state = "this build has the CPU backend only"
         if machine["cuda_build"]:
             state = "none is visible"
             cure = "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, use --gpus all"
@@ -279,8 +291,13 @@ def _lanes() -> tuple[float, str] | None:
 
 
 def _host_memory() -> Iterator[Finding]:
-    present = budget.available_host_bytes()
-    yield Finding("host memory", WELL, f"{format_bytes(present)} available; `cohort plan DIR` says what a graph needs")
+    present, limited = budget.available_host_bytes(), ""
+    if "COHORT_HOST_MEMORY_BYTES" in os.environ:
+        limited = " by COHORT_HOST_MEMORY_BYTES"
+    elif present < 0.9 * (of_machine := _available_on_machine()):
+        limited = f" by the control groups of this container or job; the machine has {format_bytes(of_machine)}"
+    state = f"{format_bytes(present)} available{limited}; `cohort plan DIR` says what a graph needs"
+    yield Finding("host memory", WELL, state)
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft == resource.RLIM_INFINITY or soft >= present:
         yield Finding("locked memory", WELL, "no limit below this")
@@ -291,6 +308,12 @@ def _host_memory() -> Iterator[Finding]:
     limits = threads.isdigit() and int(threads) < cores
     note = f"; OMP_NUM_THREADS is {threads}: loading, planning, the sampler on the CPU and PyTorch use as many threads"
     yield Finding("cores", WELL, f"{cores}{note * limits}")
+
+
+def _available_on_machine() -> int:
+    """MemAvailable of the kernel, in bytes; 0 where it says none."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+    return 1024 * int(found[1]) if found else 0
 
 
 def _shared_memory() -> Iterator[Finding]:

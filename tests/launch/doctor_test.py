@@ -136,6 +136,10 @@ def test_the_surroundings(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "SHM_BYTES", 1 << 60)
     found = examine(tmp_path)
     assert [found[name].verdict for name in ("cores", "disk", "shared memory")] == [WELL, WORSE, BROKEN]
+    assert f"Python {sys.version.split()[0]}, torch_geometric " in found["versions"].found
+    assert "control groups" not in found["host memory"].found
+    monkeypatch.setattr(doctor.budget, "available_host_bytes", lambda: 1 << 20)
+    assert "1.05 MB available by the control groups" in examine(tmp_path)["host memory"].found
     assert "8; OMP_NUM_THREADS is 1: " in found["cores"].found and not found["cores"].cure
     monkeypatch.setenv("COHORT_SHM", str(tmp_path / "none" / "here"))
     assert "cannot be written" in examine(tmp_path)["shared memory"].found

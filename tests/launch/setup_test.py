@@ -46,6 +46,27 @@ def test_arguments_of_the_wheel_script_are_checked_first(arguments, words):
     assert result.returncode == 1 and words in result.stderr and result.stdout == ""
 
 
+def test_a_release_is_of_a_version_with_a_date(tmp_path):
+    """A checkout that says what it is, with one thing wrong after the other."""
+    for name in ("launch/release.sh", "CMakeLists.txt", "base/version.py", "CITATION.cff"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    for version in ("3.11", "3.12"):
+        (tmp_path / version).write_text(f"#!/bin/sh\necho {version.replace('.', '')}\n")
+        (tmp_path / version).chmod(0o755)
+    script, old, new = tmp_path / "launch/release.sh", tmp_path / "3.11", tmp_path / "3.12"
+    assert "3.12: expected Python 3.11, found 3.12" in run("bash", script, new, old).stderr
+    (version,) = re.findall(r"^project\(cohort VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M)
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text(f"# Changelog\n\n## {version} (unreleased)\n\nNew.\n")
+    assert "(YEAR-MONTH-DAY)" in run("bash", script, old, new).stderr
+    changelog.write_text(changelog.read_text().replace("unreleased", "2031-01-02"))
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert "the checkout has changes" in run("bash", script, old, new).stderr
+    (tmp_path / "base/version.py").write_text('__version__ = "0.0.9"\n')
+    assert f"base/version.py: expected {version}" in run("bash", script, old, new).stderr
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="reading pyproject.toml on Python 3.10 needs pip")
 def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
     venv.create(tmp_path / "poor", with_pip=False)

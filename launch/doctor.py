@@ -294,8 +294,8 @@ def _host_memory() -> Iterator[Finding]:
     present, limited = budget.available_host_bytes(), ""
     if "COHORT_HOST_MEMORY_BYTES" in os.environ:
         limited = " by COHORT_HOST_MEMORY_BYTES"
-    elif present < 0.9 * (of_machine := _available_on_machine()):
-        limited = f" by the control groups of this container or job; the machine has {format_bytes(of_machine)}"
+    elif present < 0.9 * (whole := _available_on_machine()):
+        limited = f" by the control groups of this container or job; the machine has {format_bytes(whole)}"
     state = f"{format_bytes(present)} available{limited}; `cohort plan DIR` says what a graph needs"
     yield Finding("host memory", WELL, state)
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)

@@ -25,6 +25,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/plan/table.py",
     "launch/run/inspect.py",
     "launch/run/train.py",
+    "launch/setup/contents.py",
     "launch/setup/requirements.py",
     "launch/tune/output.py",
     "trainer/__main__.py",

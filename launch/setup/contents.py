@@ -65,7 +65,7 @@ def needed() -> list[dict]:
 NOTICES = (ROOT / "launch/licenses/NOTICES.md").read_text()
 
 if __name__ == "__main__":
-    of = {"name": "cohort-gnn", "version": sys.argv[1], "licenses": [{"license": {"id": "Apache-2.0"}}]}
-    component = {"type": "library", "purl": f"pkg:pypi/cohort-gnn@{sys.argv[1]}"} | of
+    product = {"name": "cohort-gnn", "version": sys.argv[1], "licenses": [{"license": {"id": "Apache-2.0"}}]}
+    component = {"type": "library", "purl": f"pkg:pypi/cohort-gnn@{sys.argv[1]}"} | product
     document = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": component}}
     print(json.dumps(document | {"components": [*parts(), *needed()]}, indent=2))

@@ -312,8 +312,8 @@ def _host_memory() -> Iterator[Finding]:
 
 def _available_on_machine() -> int:
     """MemAvailable of the kernel, in bytes; 0 where it says none."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
-    return 1024 * int(found[1]) if found else 0
+    line = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+    return 1024 * int(line[1]) if line else 0
 
 
 def _shared_memory() -> Iterator[Finding]:

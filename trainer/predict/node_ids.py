@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 
@@ -57,6 +58,12 @@ class NodeIds:
                 raise CohortError(f"{place}: {position}", what, repr(name)[:60])
             numbers[position] = number
         return numbers
+
+    def names(self, numbers: Tensor) -> list:
+        """The ids of nodes of the data set, int64 [n]."""
+        if self._ids is None:
+            return numbers.tolist()
+        return [self._ids[number].as_py() for number in numbers.tolist()]
 
     def _number(self, name: Any, new: dict[Any, int]) -> int | None:
         if isinstance(name, bool) or not isinstance(name, int | str):

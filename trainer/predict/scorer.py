@@ -16,12 +16,15 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.run import TrainerSpec, from_json
+from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.models.targets import LinkTargets
 from cohort_gnn.trainer.predict.layerwise import outputs_of_layers
 from cohort_gnn.trainer.predict.neighbourhoods import Neighbourhoods, NewEdges
 from cohort_gnn.trainer.predict.node_ids import NodeIds
 from cohort_gnn.trainer.predict.node_rows import features_of
 from cohort_gnn.trainer.predict.program import class_names, model_of_run, output_of
+from cohort_gnn.trainer.predict.served_targets import ServedTargets
 
 MOST_NEW_NODES = 1 << 20  # of one request
 
@@ -70,10 +73,11 @@ class Scorer:
             degrees.
         seed: of what is drawn.
         max_edges: lists of in-neighbours that a hop of a request may read, in edges; None: any number.
+        node_type: of a run that predicts links, whose rows are wanted; None: that of the sources.
 
     Raises:
         CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
-            edges, ages, or it predicts links.
+            edges, ages.
     """
 
     def __init__(
@@ -84,14 +88,16 @@ class Scorer:
         num_neighbors: Sequence[int] | None = None,
         seed: int = 0,
         max_edges: int | None = None,
+        node_type: str | None = None,
     ):
         self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
         self.model, self._targets = model_of_run(Path(run), self.data)
         self.model.eval()
-        _demand_plain(self.model, self.data, self._targets)
-        self.node_type = output_of(self.model, None)
-        if self.node_type not in self.data.node_types:
-            self.node_type = self.data.target
+        _demand_plain(self.model, self.data)
+        self._relation = _relation_of(Path(run)) if isinstance(self._targets, LinkTargets) else None
+        self._served = self._relation and ServedTargets(self.model, self.data, self._relation)
+        sources = self._relation[0] if self._relation and len(self.data.node_types) > 1 else None
+        self.node_type = output_of(self.model, node_type or sources)
         num_layers = len(self.model.edge_types)
         self._most = _checked_fanout(num_neighbors, num_layers, self.model.two_sided)
         self._tables = self.data.node_types
@@ -111,7 +117,8 @@ class Scorer:
         new_edges: Mapping | None = None,
         hidden: bool = False,
     ) -> Tensor:
-        """Scores float32 [nodes, classes] of nodes of the target type.
+        """Scores float32 [nodes, classes] of nodes of the target type; of a run that predicts links, the rows that its
+        decoder compares, float32 [nodes, hidden].
 
         Args:
             nodes: their ids in the tables of the import, or their numbers where nodes were numbered; new ones too.
@@ -183,9 +190,47 @@ class Scorer:
         nodes = np.concatenate([moved(self.node_type, request.nodes, i) for i, request in enumerate(requests)])
         return replace(merged, nodes=nodes)
 
-    def named(self, scores: Tensor) -> list[dict[str, float]]:
-        """For each row of scores, {class: score}."""
-        return [dict(zip(self.class_names, row, strict=True)) for row in scores.tolist()]
+    def best_targets(
+        self,
+        nodes: Sequence,
+        k: int,
+        *,
+        new_nodes: Mapping | None = None,
+        new_edges: Mapping | None = None,
+        exclude_seen: bool = True,
+    ) -> tuple[list[list], list[list[float]]]:
+        """The k targets with the best scores for each source, of a run that predicts links: (their ids, their scores),
+        a list for each source, the best first; shorter where there are fewer.
+
+        Targets are nodes of the data set. The first call computes the rows of all of them.
+
+        Args:
+            nodes, new_nodes, new_edges: as `score` takes them; nodes are of the type of sources.
+            exclude_seen: leave out targets that the source is linked to, by the request's edges too.
+
+        Raises:
+            CohortError: as `score`; or the run does not predict links, or by --decoder mlp.
+        """
+        if self._served is None or self._relation is None or self.node_type != self._relation[0]:
+            actual = "labels" if self._served is None else f"with node_type {self.node_type}"
+            raise CohortError("best_targets", "a run that learned to predict links, and its sources", actual)
+        if k < 1:
+            raise CohortError("best_targets: k", "a number above 0", str(k))
+        rows = self.score(nodes, new_nodes=new_nodes, new_edges=new_edges)
+        request = self._read(nodes, new_nodes, new_edges)
+        new = request.edges.get(self._relation)
+        best, scores = self._served.best(request.nodes, rows, k, new, exclude_seen)
+        names = self._ids[self._relation[2]]
+        ids, values = [], []
+        for targets, target_scores in zip(best, scores, strict=True):
+            ids.append(names.names(targets[targets >= 0]))
+            values.append(target_scores[targets >= 0].tolist())
+        return ids, values
+
+    @property
+    def predicts_links(self) -> bool:
+        """Whether the run learned to predict links: then `score` gives rows, and `best_targets` targets."""
+        return self._served is not None
 
     def _computed(self, wanted: np.ndarray, request: _Request, hidden: bool) -> Tensor:
         """The scores of nodes, int64 [n], each once."""
@@ -296,6 +341,13 @@ class Scorer:
         request.rows[name] = _rows_of(table.get("x"), count, dim, self._tables[name].feature_dtype, place)
 
 
+def _relation_of(run: Path) -> EdgeType:
+    """The relation whose links a run learned to predict."""
+    relation = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json")).graph.relation
+    assert relation is not None
+    return relation
+
+
 def _rows_of(values: Any, count: int, dim: int, dtype: str | None, place: str) -> Tensor:
     """float32 [count, dim], as the data set would have them in its dtype.
 
@@ -375,11 +427,9 @@ def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_si
     return most
 
 
-def _demand_plain(model: Any, data: StoredGraph, targets: Any) -> None:
+def _demand_plain(model: Any, data: StoredGraph) -> None:
     """Raises CohortError: the model reads what requests cannot bring yet."""
     hint = "score all nodes: cohort predict"
-    if isinstance(targets, LinkTargets):
-        raise CohortError("Scorer", "a run that learned labels of nodes", "one that learned links", hint)
     if model.edge_dims:
         raise CohortError("Scorer", "a model that reads no features of edges", "one that does", hint)
     timed = any(relation.edge_times is not None for relation in data.edge_types.values())

@@ -150,8 +150,14 @@ class Service:
             raise Refused(
                 413, f"nodes: expected at most {self._limits.nodes:,} in a request, found {request.num_nodes:,}"
             )
-        if request.top_k is not None and (request.top_k < 1 or request.output != "scores"):
-            raise CohortError("top_k", "a number above 0, of scores", str(request.top_k))
+        outputs = ("rows", "targets", "hidden") if self._worker.scorer.predicts_links else ("scores", "hidden")
+        if request.output not in outputs:
+            raise CohortError("output", f"{' or '.join(outputs)}, of this run", request.output)
+        has_best = request.output in ("scores", "targets")
+        if request.output == "targets" and request.top_k is None or request.top_k is not None and not has_best:
+            raise CohortError("top_k", "a number for targets, or for scores", f"{request.top_k} for {request.output}")
+        if request.top_k is not None and not 0 < request.top_k <= self._limits.nodes:
+            raise CohortError("top_k", f"a number from 1 to {self._limits.nodes}", str(request.top_k))
 
     async def _health(self, _: HttpRequest) -> Response:
         health = {"status": "ok", "data": str(self._worker.scorer.data.path), "reloads": self._worker.reloads}

@@ -36,15 +36,18 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         nodes: ids of nodes of the target type, new ones too.
         new_nodes, new_edges: what the request adds to the graph, for this answer alone; "type" may be left out where
             the data set has one.
-        output: scores of all classes, or the rows that the last layer reads.
-        top_k: the so many best classes of each node and their scores, in place of all.
+        output: scores of all classes, or the rows that the last layer reads; of a run that predicts links, the rows
+            that its decoder compares, or the best targets of each node.
+        top_k: the so many best classes of each node and their scores, in place of all; or so many targets.
+        exclude_seen: targets that a node is linked to are left out.
     """
 
     nodes: list[int | str]
     new_nodes: list[NewNodes] = []
     new_edges: list[NewEdges] = []
-    output: Literal["scores", "hidden"] = "scores"
+    output: Literal["scores", "hidden", "rows", "targets"] = "scores"
     top_k: int | None = None
+    exclude_seen: bool = True
 
     @property
     def num_nodes(self) -> int:
@@ -116,12 +119,14 @@ def _row_of(body: bytes) -> dict[str, Any]:
 
 
 def answer_of(request: Request, rows: Any, class_names: list[str], accept: str) -> tuple[bytes, str]:
-    """(the body, its type): of each node its id, and its scores, hidden row, or best classes.
+    """(the body, its type): of each node its id, and its scores, row, best classes or best targets.
 
     Args:
-        rows: float32 tensor [nodes, columns].
+        rows: float32 tensor [nodes, columns]; of "targets" the ids of targets and their scores, lists of lists.
     """
-    if request.top_k is not None and request.output == "scores":
+    if request.output == "targets":
+        members = dict(zip(("targets", "scores"), rows, strict=True))
+    elif request.top_k is not None and request.output == "scores":
         best = rows.topk(min(request.top_k, rows.shape[1]))
         members = {
             "classes": [[class_names[number] for number in row] for row in best.indices.tolist()],
@@ -139,7 +144,7 @@ def answer_of(request: Request, rows: Any, class_names: list[str], accept: str) 
 def _arrow(columns: dict[str, list]) -> bytes:
     import pyarrow as pa
 
-    types = {"scores": pa.list_(pa.float32()), "hidden": pa.list_(pa.float32())}
+    types = dict.fromkeys(("scores", "hidden", "rows"), pa.list_(pa.float32()))
     table = pa.table({name: pa.array(values, types.get(name)) for name, values in columns.items()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:

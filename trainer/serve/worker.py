@@ -89,7 +89,16 @@ class Worker:
         node_types, edge_types = list(scorer.data.node_types), list(scorer.data.edge_types)
         try:
             requests = [waiting.request.arguments(node_types, edge_types) for waiting in group]
-            scores = scorer.score_together(requests, hidden=group[0].request.output == "hidden")
+            scores: list[Any]
+            if group[0].request.output == "targets":
+                scores = [
+                    scorer.best_targets(
+                        k=waiting.request.top_k or 1, exclude_seen=waiting.request.exclude_seen, **asked
+                    )
+                    for waiting, asked in zip(group, requests, strict=True)
+                ]
+            else:
+                scores = scorer.score_together(requests, hidden=group[0].request.output == "hidden")
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:

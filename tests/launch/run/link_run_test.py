@@ -26,6 +26,8 @@ from cohort_gnn.spec.graph import EDGE_TYPE
 from cohort_gnn.trainer.models import best_targets
 from cohort_gnn.trainer.models.links import LinkDecoder
 from cohort_gnn.trainer.predict import program
+from cohort_gnn.trainer.serve.bodies import Request, answer_of
+from cohort_gnn.trainer.serve.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -130,6 +132,47 @@ def test_links_are_learned(links, run):
     assert summary["best_epoch"] == np.argmax(values) and next(iter(summary["val_metrics"])) == "ndcg@5"
     num_edges = package.dataset.open(links.data).edge_types[links.relation].num_edges
     assert all(epoch["num_seeds"] == num_edges for epoch in summary["epochs"]), "pairs, not their endpoints"
+
+
+def test_a_scorer_has_the_rows_of_predict_and_the_best_targets(links, run, tmp_path):
+    source, _, target = links.relation
+    rows = links.rows(run, tmp_path)
+    sources = package.Scorer(run, links.data)
+    assert np.array_equal(sources.score([5, 0, 5]), np.float32(rows[source][[5, 0, 5]]))
+    if source != target:
+        assert np.array_equal(
+            package.Scorer(run, links.data, node_type=target).score([7]), np.float32(rows[target][[7]])
+        )
+    options = ["--top-k", "5", "--device", "cpu", "--quiet", "--out", tmp_path / "best.npy"]
+    ran("predict", run, links.data, *options)
+    best, scores = sources.best_targets(range(20), 5)
+    worker = Worker(lambda: sources, links.data / "meta.json", most_waiting=4)
+    worker.start()
+    request = Request(nodes=list(range(20)), output="targets", top_k=5)
+    content, _ = answer_of(request, *worker.ask(request).result(timeout=60), accept="")
+    worker.stop()
+    answer = json.loads(content)
+    assert answer["targets"] == best and np.array_equal(answer["scores"], np.float32(scores))
+    assert best == [[id for id in row if id >= 0] for row in np.load(tmp_path / "best.npy")[:20].tolist()]
+    of_pairs = np.einsum("ij,ikj->ik", rows[source][:20], rows[target][np.array(best)])
+    np.testing.assert_allclose(np.array(scores), of_pairs, rtol=1e-4, atol=1e-4)
+    everything = sources.best_targets([0], links.counts[target], exclude_seen=False)[0][0]
+    assert len(everything) == links.counts[target] - (source == target) and set(best[0]) < set(everything)
+    with pytest.raises(package.CohortError, match="k: expected a number above 0"):
+        sources.best_targets([0], 0)
+    if source != target:
+        with pytest.raises(package.CohortError, match="its sources, found with node_type item"):
+            package.Scorer(run, links.data, node_type=target).best_targets([0], 1)
+
+
+@only_one
+def test_a_new_source_has_seen_what_its_request_says(links, run):
+    edges = {"source": [400, *range(0, 90, 10)], "target": [3, *[400] * 9]}
+    new = {"new_nodes": {"x": torch.zeros(1, 10)}, "new_edges": edges}
+    scorer, seen = package.Scorer(run, links.data), {3, *range(0, 90, 10)}
+    best = scorer.best_targets([400], 30, **new)[0][0]
+    every = scorer.best_targets([400], 400, **new, exclude_seen=False)[0][0]
+    assert len(best) == 30 and not seen & set(best) and len(every) == 400
 
 
 def test_metrics_are_those_of_the_rows_that_predict_writes(links, run, tmp_path):

@@ -1,0 +1,71 @@
+"""The best targets of a request's nodes, of a model that predicts links."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.links import LinkEdges
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.models.best_targets import Known, best_of, pairs_left_out, queries_of
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
+from cohort_gnn.trainer.predict.neighbourhoods import NewEdges
+from cohort_gnn.trainer.predict.node_rows import new_rows
+
+WORK_BYTES = 256 << 20  # of a piece of a layer, beside the rows of all nodes
+
+
+class ServedTargets:
+    """All targets of a relation, with the rows that the model makes of them: those are computed at the first use, in
+    memory, with one hidden layer of all nodes at a time.
+
+    Args:
+        relation: whose links the model predicts.
+    """
+
+    def __init__(self, model: Any, data: StoredGraph, relation: EdgeType):
+        self._model, self._data, self._relation = model, data, relation
+        self._edges = LinkEdges(data, relation)
+
+    @functools.cached_property
+    def _rows(self) -> np.ndarray:
+        """float32 [targets, width]."""
+        name, model = self._relation[2], self._model
+        memory = MemoryPlan(WORK_BYTES, [KeptIn.FILES, *[KeptIn.WHOLE] * (len(model.edge_types) - 1)])
+        rows = new_rows((self._data.node_types[name].num_nodes, model.num_classes), None)
+        layers = Layerwise(model, self._data, memory, self._data.path, torch.device("cpu"), name)
+        layers.run(keep_scores(rows), lambda done: None)
+        return rows
+
+    @functools.cached_property
+    def _known(self) -> Known:
+        return Known.from_edges(self._edges)
+
+    def best(
+        self, sources: np.ndarray, rows: Tensor, k: int, new: NewEdges | None, exclude_seen: bool
+    ) -> tuple[Tensor, Tensor]:
+        """(targets int64 [n, k], the best first, -1 where there are fewer; their scores float32 [n, k])
+
+        Args:
+            sources: int64 [n]; new nodes have the numbers after those of the data set.
+            rows: float32 [n, width], of the sources.
+            new: edges of the relation that the request adds.
+        """
+        is_known = sources < self._edges.num_sources
+        places = np.flatnonzero(is_known)
+        place, target = pairs_left_out(self._known if exclude_seen else None, self._edges, sources[is_known])
+        left_out = [(torch.from_numpy(places)[place], target)]
+        if exclude_seen and new is not None:
+            ways = [(new.sources, new.targets)]
+            ways += [] if self._edges.has_directions else [(new.targets, new.sources)]
+            for here, there in ways:
+                among = (there < self._edges.num_targets) & np.isin(here, sources)
+                pairs = (sources[:, None] == here[among][None, :]).nonzero()
+                left_out.append((torch.from_numpy(pairs[0]), torch.from_numpy(there[among][pairs[1]])))
+        pairs = tuple(torch.cat([part[side] for part in left_out]) for side in (0, 1))
+        with torch.no_grad():
+            query = queries_of(self._model.link_decoder, rows)
+            return best_of(query, self._rows, min(k, self._edges.num_targets), pairs)

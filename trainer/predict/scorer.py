@@ -329,12 +329,16 @@ class Scorer:
 
     def _read_nodes(self, name: str, table: Mapping, request: _Request) -> None:
         place, dim = f"new_nodes {name}", self._tables[name].feature_dim
-        if not isinstance(table, Mapping) or set(table) - {"id", "x"} or not ({"id", "x"} & set(table)):
+        has_some = isinstance(table, Mapping) and any(table.get(member) is not None for member in ("id", "x"))
+        if not has_some or set(table) - {"id", "x"}:
             raise CohortError(place, "id, x, or both", ", ".join(map(str, table)) or "nothing")
         if not dim and self.model.embeddings is not None and name in self.model.embeddings.keys():
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, "no new nodes of this type", "some", hint)
-        count = len(table["x"] if "x" in table else table["id"])
+        first = table["id"] if table.get("x") is None else table["x"]
+        if not hasattr(first, "__len__"):
+            raise CohortError(f"{place}: {'id' if first is table.get('id') else 'x'}", "a list", type(first).__name__)
+        count = len(first)
         if count > MOST_NEW_NODES:
             raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
         request.ids[name] = self._ids[name].new(table.get("id"), count, place)
@@ -359,7 +363,8 @@ def _rows_of(values: Any, count: int, dim: int, dtype: str | None, place: str) -
             raise CohortError(f"{place}: x", "none: nodes of this type have no features", "some")
         return torch.empty(count, 0)
     try:
-        rows = np.asarray(values, np.float32)
+        with np.errstate(over="ignore"):  # to infinity, which is refused
+            rows = np.asarray(values, np.float32)
     except (TypeError, ValueError) as error:
         raise CohortError(f"{place}: x", f"numbers [{count}, {dim}]", str(error)) from error
     if rows.shape != (count, dim):

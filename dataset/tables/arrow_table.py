@@ -188,6 +188,26 @@ class ArrowStream(ArrowFile):
             yield batch
 
 
+class ArrowRows(ArrowFile):
+    """A table in memory.
+
+    Args:
+        path: what messages call the table.
+    """
+
+    format = "a table"
+
+    def __init__(self, path: str | Path, table: pa.Table):
+        self._table = table
+        super().__init__(path)
+
+    def _open(self) -> pa.Schema:
+        return self._table.schema
+
+    def _read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._table.select(names).to_batches()
+
+
 def _index(schema: pa.Schema) -> list:
     """What pandas says of the index of its table: names of columns, or a range."""
     try:

@@ -6,7 +6,7 @@ alone, and is kept in the data set, so that other tables can be encoded likewise
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import KEYS_HINT, Column, FittedColumn
 from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.arrow_table import ArrowRows
 from cohort_gnn.dataset.tables.classes import demand_no_null_word
 from cohort_gnn.dataset.tables.moments import Moments
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, ColumnKind, TableFile, shortened
@@ -108,6 +109,31 @@ class DeclaredColumns:
                 first,
             )
             first += count
+
+
+def encoded_columns(fitted: Sequence[FittedColumn], columns: Mapping[str, Sequence], place: str) -> np.ndarray:
+    """float32 [n, D]: the feature rows of values of declared columns, encoded as those of a data set were.
+
+    Args:
+        columns: a list of n values for each column, None where there is none.
+        place: of the columns, for messages.
+
+    Raises:
+        CohortError: a column is missing or unknown, lists differ in length, or values are of another kind.
+    """
+    import pyarrow as pa
+
+    wanted = [column.column for column in fitted]
+    if set(columns) != set(wanted):
+        raise CohortError(place, f"the columns {', '.join(wanted)}", ", ".join(map(str, columns)) or "none")
+    try:
+        table = pa.table({name: pa.array(columns[name]) for name in wanted})
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CohortError(place, "lists of equal length, of values of one type", str(error)[:200]) from error
+    rows = ArrowRows(place, table)
+    declared = DeclaredColumns(rows, [(number, column.how) for number, column in enumerate(fitted)], place)
+    blocks = list(declared.encoded(fitted, READ_AT_ONCE))
+    return np.concatenate(blocks) if blocks else np.empty((0, sum(len(column.names) for column in fitted)), np.float32)
 
 
 def _described(name: str, how: Column | None) -> str:

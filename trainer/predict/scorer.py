@@ -13,6 +13,8 @@ from torch import Tensor
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.columns import read_columns
+from cohort_gnn.dataset.tables.encoding import encoded_columns
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
@@ -123,7 +125,8 @@ class Scorer:
         Args:
             nodes: their ids in the tables of the import, or their numbers where nodes were numbered; new ones too.
             new_nodes: what the request adds: {"id": [n], "x": [n, features]}. For data sets of several node types, such
-                a mapping for each type. Where nodes have numbers, "id" may be left out: they get the next ones.
+                a mapping for each type. Where nodes have numbers, "id" may be left out: they get the next ones. Instead
+                of "x", "columns" may have a list of values for each declared column, {name: [n]}.
             new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least. For
                 data sets of several edge types, such a mapping for each (source type, name, target type).
             hidden: the rows that the last layer reads of the nodes themselves, [nodes, hidden columns], in place of
@@ -329,20 +332,36 @@ class Scorer:
 
     def _read_nodes(self, name: str, table: Mapping, request: _Request) -> None:
         place, dim = f"new_nodes {name}", self._tables[name].feature_dim
-        has_some = isinstance(table, Mapping) and any(table.get(member) is not None for member in ("id", "x"))
-        if not has_some or set(table) - {"id", "x"}:
-            raise CohortError(place, "id, x, or both", ", ".join(map(str, table)) or "nothing")
+        members = ("id", "x", "columns")
+        has_some = isinstance(table, Mapping) and any(table.get(member) is not None for member in members)
+        if not has_some or set(table) - set(members):
+            raise CohortError(place, "some of id, x and columns", ", ".join(map(str, table)) or "nothing")
         if not dim and self.model.embeddings is not None and name in self.model.embeddings.keys():
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, "no new nodes of this type", "some", hint)
-        first = table["id"] if table.get("x") is None else table["x"]
+        x = table.get("x")
+        if table.get("columns") is not None:
+            x = self._encoded(name, table, place)
+        first = table["id"] if x is None else x
         if not hasattr(first, "__len__"):
-            raise CohortError(f"{place}: {'id' if first is table.get('id') else 'x'}", "a list", type(first).__name__)
+            raise CohortError(f"{place}: {'id' if x is None else 'x'}", "a list", type(first).__name__)
         count = len(first)
         if count > MOST_NEW_NODES:
             raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
         request.ids[name] = self._ids[name].new(table.get("id"), count, place)
-        request.rows[name] = _rows_of(table.get("x"), count, dim, self._tables[name].feature_dtype, place)
+        request.rows[name] = _rows_of(x, count, dim, self._tables[name].feature_dtype, place)
+
+    def _encoded(self, name: str, table: Mapping, place: str) -> np.ndarray:
+        """float32 [n, features]: the rows of values of declared columns."""
+        fitted, columns = read_columns(self.data.path).nodes.get(name), table["columns"]
+        if table.get("x") is not None:
+            raise CohortError(place, "x or columns", "both")
+        if not fitted:
+            hint = "x takes rows of features"
+            raise CohortError(f"{place}: columns", "a data set whose features were declared", "another", hint)
+        if not isinstance(columns, Mapping):
+            raise CohortError(f"{place}: columns", "a list of values by column", type(columns).__name__)
+        return encoded_columns(fitted, columns, f"{place}: columns")
 
 
 def _relation_of(run: Path) -> EdgeType:

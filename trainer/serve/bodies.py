@@ -14,11 +14,16 @@ JSON = "application/json"
 
 
 class NewNodes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Nodes that the data set does not have."""
+    """Nodes that the data set does not have: rows of features, or values of the declared columns."""
 
     id: list[int | str] | None = None
     x: list[list[float]] | None = None
+    columns: dict[str, list[Any]] | None = None
     type: str | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.x or self.id or next(iter((self.columns or {}).values()), []))
 
 
 class NewEdges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,7 +56,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def num_nodes(self) -> int:
-        return len(self.nodes) + sum(len(some.x or some.id or []) for some in self.new_nodes)
+        return len(self.nodes) + sum(some.count for some in self.new_nodes)
 
     def arguments(self, node_types: list[str], edge_types: list[tuple[str, str, str]]) -> dict[str, Any]:
         """Those of Scorer.score.
@@ -64,7 +69,8 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         return {
             "nodes": self.nodes,
             "new_nodes": {
-                name: {"x": some.x} | ({} if some.id is None else {"id": some.id}) for name, some in nodes.items()
+                name: {"x": some.x, "columns": some.columns} | ({} if some.id is None else {"id": some.id})
+                for name, some in nodes.items()
             },
             "new_edges": {name: {"source": some.source, "target": some.target} for name, some in edges.items()},
         }

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import HeteroData
@@ -175,6 +176,50 @@ def test_each_neighbour_is_drawn_as_often(graphs, monkeypatch):
     assert abs(chi_square - kinds) < 6 * np.sqrt(2 * kinds)
 
 
+def test_values_of_declared_columns_are_encoded_as_the_data_set_was(monkeypatch, tmp_path):
+    count = 60
+    users = pd.DataFrame(
+        {
+            "id": [f"u{i}" for i in range(count)],
+            "income": [None if i % 7 == 0 else 10.0 * i for i in range(count)],
+            "country": [["de", "fr", None][i % 3] for i in range(count)],
+            "since": [f"2024-0{1 + i % 9}-11T10:30:00" for i in range(count)],
+            "label": [i % 2 for i in range(count)],
+            "part": ["train" if i < 40 else "test" for i in range(count)],
+        }
+    )
+    features = [
+        {"column": "income", "nulls": "mean", "standardize": True},
+        {"column": "country", "kind": "category", "nulls": "unknown"},
+        {"column": "since", "kind": "time", "parts": ["month", "hour"]},
+    ]
+    knows = pd.DataFrame({"a": [f"u{i}" for i in range(count)], "b": [f"u{i * 7 % count}" for i in range(count)]})
+    nodes = {"user": {"table": users, "id": "id", "features": features, "label": "label", "split": "part"}}
+    edges = {("user", "knows", "user"): {"table": knows, "source": "a", "target": "b"}}
+    cohort.from_tables(tmp_path / "out", nodes=nodes, edges=edges)
+    data = cohort.dataset.open(tmp_path / "out")
+    torch.manual_seed(1)
+    model = SampledGNN("sage", data.x.shape[1], 16, CLASSES, 2, 0.5).eval()
+    answers, rows = scorer_of(monkeypatch, model, data), [0, 7, 50]
+    told = {name: [None if pd.isna(value) else value for value in users[name][rows]] for name in users.columns[1:4]}
+    new = {"source": ["u3", "u4"], "target": ["new-0", "new-1"]}
+    ids = {"id": ["new-0", "new-1", "new-2"]}
+    found, expected = (
+        answers.score(ids["id"], new_nodes=ids | values, new_edges=new)
+        for values in ({"columns": told}, {"x": data.x[rows]})
+    )
+    assert torch.equal(found, expected)
+    for wrong, words in (
+        (told | {"age": [1, 2, 3]}, "expected the columns income, country, since, found income, country, since, age"),
+        (told | {"income": ["a", "b", "c"]}, "income"),
+        (told | {"income": [1.0]}, "lists of equal length"),
+        (told | {"since": ["yesterday"] * 3}, "since"),
+    ):
+        with pytest.raises(CohortError) as refused:
+            answers.score(ids["id"], new_nodes=ids | {"columns": wrong})
+        assert words in str(refused.value)
+
+
 X = [[0.0] * DIM]
 
 
@@ -194,7 +239,7 @@ X = [[0.0] * DIM]
         ([0], {"new_nodes": {"x": [["a"] * DIM]}}, "expected numbers"),
         ([0], {"new_nodes": {"id": [3], "x": X}}, "expected ids that no other node has, found 3 again"),
         ([0], {"new_nodes": {"id": [900, 901], "x": X}}, "id: expected 1 ids, one for each node, found 2"),
-        ([0], {"new_nodes": {"y": X}}, "expected id, x, or both, found y"),
+        ([0], {"new_nodes": {"y": X}}, "expected some of id, x and columns, found y"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": [2]}}, "a new node at one end at least"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": []}}, "expected 1 targets"),
         ([0], {"new_edges": {"source": [1]}}, "expected source and target, found source"),

@@ -173,7 +173,7 @@ def bad(status: int, words: str, body=None, **options):
         bad(400, "numbers", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6, [0.0] * 5]}]}),
         bad(400, "malformed", b'{"nodes": [0], "new_nodes": [{"x": [[NaN, 0, 0, 0, 0, 0]]}]}'),
         bad(400, "finite numbers", b'{"nodes": [0], "new_nodes": [{"x": [[1e300, 0, 0, 0, 0, 0]]}]}'),
-        bad(400, "expected id, x, or both, found x", {"nodes": [0], "new_nodes": [{}]}),
+        bad(400, "expected some of id, x and columns, found x", {"nodes": [0], "new_nodes": [{}]}),
         bad(400, "each type once", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6]}] * 2}),
         bad(
             400,

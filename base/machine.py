@@ -1,6 +1,7 @@
 """The machine of a process: its shared memory, its device, and the launcher that has started the processes."""
 
 import os
+import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -47,3 +48,13 @@ def machine_identity() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     shared = shared_memory_root().parent.stat()
     return f"{boot} {os.readlink('/proc/self/ns/pid')} {shared.st_dev}:{shared.st_ino} {os.getuid()}"
+
+
+def cpu_model() -> str:
+    """What the processor calls itself, or its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

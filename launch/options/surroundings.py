@@ -5,8 +5,8 @@ import platform
 import socket
 import time
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+from cohort_gnn.base.machine import cpu_model
 from cohort_gnn.base.version import __version__
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.options.devices import devices
@@ -27,7 +27,7 @@ def started(command: str, gpus: list[int] | None) -> Started:
         "command": command,
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "host": socket.gethostname(),
-        "cpu": f"{len(os.sched_getaffinity(0))} cores, {_cpu_model()}",
+        "cpu": f"{len(os.sched_getaffinity(0))} cores, {cpu_model()}",
         "gpus": [names.get(gpu, str(gpu)) for gpu in gpus or []],
         "versions": {"cohort": __version__, "python": platform.python_version()},
     }
@@ -56,12 +56,3 @@ def sizes_of(data: StoredGraph) -> GraphSizes:
         "node_types": {keys[name]: table.num_nodes for name, table in data.node_types.items() if keys[name]},
         "edge_types": {name: count for name, count in edges.items() if name},
     }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

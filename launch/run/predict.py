@@ -91,6 +91,7 @@ def register(parser) -> None:
         default=True,
         help="--top-k leaves out targets that the source is linked to (default); the source itself always",
     )
+    _add_keeping(parser)
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
         "--memory",
@@ -100,6 +101,24 @@ def register(parser) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="print no progress bar")
     parser.set_defaults(func=predict)
+
+
+def _add_keeping(parser) -> None:
+    """Adds the options of rows that stay for later."""
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the rows of all layers for a later --update, float32: the hidden columns of each layer and the"
+        " scores, of each node",
+    )
+    parser.add_argument(
+        "--update",
+        type=Path,
+        metavar="FOLDER",
+        help="compute only what cohort dataset append has changed since a predict with --keep FOLDER; the output is,"
+        " byte for byte, that of a predict of all. --keep keeps its rows, in the same folder or another",
+    )
 
 
 def _time_given(text: str) -> int | str:
@@ -114,6 +133,19 @@ def _instant_of(args: argparse.Namespace) -> int:
     has_task = name is not None and name in tasks_of(args.dataset)
     task = open_task(args.dataset if has_task else folder, name) if name is not None else None
     return instant_of(task, args.at_time, "--at-time")
+
+
+def demand_rows_alone(args: argparse.Namespace, device: str) -> None:
+    """Raises CohortError for --keep and --update where rows may depend on others, or would not be all there is."""
+    for name in ("keep", "update"):
+        if getattr(args, name) is None:
+            continue
+        if device != "cpu":
+            expected = "the CPU, where rows of layers do not depend on the rows computed beside them"
+            raise CohortError(f"--{name}", expected, "a GPU", "--device cpu")
+        if args.top_k is not None:
+            hint = "--node-type TYPE in place of --top-k writes rows of nodes, which can be kept"
+            raise CohortError(f"--{name}", "no --top-k beside it", "--top-k", hint)
 
 
 def predict(args: argparse.Namespace) -> int:
@@ -135,6 +167,8 @@ def predict(args: argparse.Namespace) -> int:
         demand_regular(args.nodes)
     if args.top_k is not None and (args.classes or args.node_type):
         raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
+    device = resolve_device(spec_of(args, SamplerSpec).device)
+    demand_rows_alone(args, device)
     if not (args.run / "run.json").is_file():
         if (args.dataset / "run.json").is_file():
             raise not_a_run(args.run, f"the run comes first: cohort predict {args.dataset} {args.run}")
@@ -150,8 +184,10 @@ def predict(args: argparse.Namespace) -> int:
         "nodes": None if args.nodes is None else str(args.nodes.absolute()),
         "threshold": args.threshold,
         "at_time": _instant_of(args) if isinstance(args.at_time, str) else args.at_time,
-        "device": resolve_device(spec_of(args, SamplerSpec).device),
+        "device": device,
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
+        "keep": None if args.keep is None else str(args.keep.absolute()),
+        "update": None if args.update is None else str(args.update.absolute()),
         "quiet": args.quiet,
         "owner_pid": os.getpid(),
     }

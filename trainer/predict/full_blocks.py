@@ -1,9 +1,9 @@
-"""A graph in pieces: consecutive targets with all of their in-neighbours, as blocks that layers take."""
+"""A graph in pieces: targets in ascending order with all of their in-neighbours, as blocks that layers take."""
 
 import bisect
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from cohort_gnn.spec.graph import EdgeType
 EDGES_AT_ONCE = 1 << 18  # whose loops are counted
 READ_AT_ONCE = 1 << 20  # elements of a file
 FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
+
+Nodes: TypeAlias = range | Tensor  # of a type, ascending, each once: consecutive ones, or int64 [n] on the device
 
 
 class FullBlocks:
@@ -48,95 +50,138 @@ class FullBlocks:
         }
         self._degrees = {relation: self._count_degrees(relation) for relation in edges} if with_degrees else {}
 
-    def num_edges(self, relations: Sequence[EdgeType], first: int, last: int) -> int:
-        """Of edge types into one node type: those into its nodes [first, last), at any time."""
-        lists = (self.edges[relation].indptr for relation in relations)
-        return sum(int(indptr[last] - indptr[first]) for indptr in lists)
+    def num_edges(self, relations: Sequence[EdgeType], nodes: Nodes) -> int:
+        """Of edge types into one node type: those into some of its nodes, at any time."""
+        return sum(self._edges_before(relation, nodes)(len(nodes)) for relation in relations)
+
+    def _edges_before(self, relation: EdgeType, nodes: Nodes) -> Callable[[int], int]:
+        """Gives the number of edges into the first n of some nodes."""
+        indptr = self.edges[relation].indptr
+        if isinstance(nodes, range):
+            return lambda count: int(indptr[nodes.start + count] - indptr[nodes.start])
+        ids = nodes.cpu().numpy()
+        before = np.concatenate(([0], np.cumsum(indptr[ids + 1] - indptr[ids])))
+        return lambda count: int(before[count])
 
     def pieces(
         self,
         relations: Sequence[EdgeType],
+        nodes: Nodes,
         bytes_of_target: int,
         bytes_of_edge: int,
         limit_bytes: int,
         bytes_of_source: int = 0,
     ) -> Iterator[tuple[int, int]]:
-        """[first, last) of targets, one after the other, that stay with their edges and sources, of which there are no
-        more than edges or nodes, below a limit; at least one.
+        """[first, last) of some targets, one after the other, that stay with their edges and sources, of which there
+        are no more than edges or nodes, below a limit; at least one.
 
         Args:
             relations: edge types into one node type, at least one.
         """
 
+        edges_before = [self._edges_before(relation, nodes) for relation in relations]
+
         def cost(first: int, last: int) -> int:
-            edges = [self.num_edges([relation], first, last) for relation in relations]
+            edges = [before(last) - before(first) for before in edges_before]
             sources = sum(min(count, self.counts[name]) for count, (name, _, _) in zip(edges, relations, strict=True))
             return (last - first) * bytes_of_target + sum(edges) * bytes_of_edge + sources * bytes_of_source
 
-        return pieces_below(limit_bytes, self.counts[relations[0][2]], cost)
+        return pieces_below(limit_bytes, len(nodes), cost)
 
     def blocks(
-        self, name: str, relations: Sequence[EdgeType], first: int, last: int
+        self, name: str, relations: Sequence[EdgeType], nodes: Nodes
     ) -> tuple[dict[EdgeType, Block], dict[str, Tensor]]:
-        """The edges of each edge type into the nodes [first, last) of a node type, and the nodes of their sources,
-        int64 [sources] of each node type: of the targets' type the targets first."""
-        lists = {relation: self._edges(relation, first, last) for relation in relations}
-        targets = torch.arange(first, last, device=self.device)
+        """The edges of each edge type into some nodes of a node type, and the nodes of their sources, int64 [sources]
+        of each node type: of the targets' type the targets first."""
+        lists = {relation: self._edges(relation, nodes) for relation in relations}
+        targets = self._ids(nodes)
         ids = {}
         for kind in self.counts:
-            own, begin, end = (targets, first, last) if kind == name else (targets[:0], 0, 0)
-            sources = [nodes for relation, (_, nodes) in lists.items() if relation[0] == kind]
-            ids[kind] = torch.cat((own, self._others(kind, sources, begin, end))) if sources else own
+            own, but = (targets, nodes) if kind == name else (targets[:0], range(0))
+            sources = [neighbors for relation, (_, neighbors) in lists.items() if relation[0] == kind]
+            ids[kind] = torch.cat((own, self._others(kind, sources, but))) if sources else own
             position = self._position[kind]
             position[ids[kind]] = torch.arange(len(ids[kind]), dtype=position.dtype, device=self.device)
         blocks = {}
-        for relation, (indptr, nodes) in lists.items():
+        for relation, (indptr, neighbors) in lists.items():
             own = ids[relation[0]]
             degrees = self._degrees[relation][own] if self._degrees else None
-            source = self._position[relation[0]][nodes].long()
-            blocks[relation] = Block(indptr, source, len(own), last - first, degrees=degrees)
+            source = self._position[relation[0]][neighbors].long()
+            blocks[relation] = Block(indptr, source, len(own), len(nodes), degrees=degrees)
         return blocks, ids
 
-    def blocks_of_all(self, relations: Sequence[EdgeType], first: int, last: int) -> dict[EdgeType, Block]:
+    def blocks_of_all(self, relations: Sequence[EdgeType], nodes: Nodes) -> dict[EdgeType, Block]:
         """The same edges for a layer that has the rows of all nodes in front of it: sources are nodes, and targets have
         places. Without degrees."""
-        own = torch.arange(first, last, device=self.device)
+        own = self._ids(nodes)
         return {
-            relation: Block(
-                *self._edges(relation, first, last), self.counts[relation[0]], last - first, own_row_index=own
-            )
+            relation: Block(*self._edges(relation, nodes), self.counts[relation[0]], len(nodes), own_row_index=own)
             for relation in relations
         }
 
-    def _edges(self, relation: EdgeType, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def positions(self, relation: EdgeType, nodes: Nodes) -> range | Tensor:
+        """Where the edges are that blocks have of some targets, in the order of the blocks: all or int64 [edges]."""
+        places, are_in_time = self._places(relation, nodes), self._in_time(relation, nodes)
+        return places if are_in_time is None else self._ids(places)[are_in_time]
+
+    def _ids(self, nodes: Nodes) -> Tensor:
+        """int64 [n]"""
+        return torch.arange(nodes.start, nodes.stop, device=self.device) if isinstance(nodes, range) else nodes
+
+    def _offsets(self, relation: EdgeType, nodes: Nodes) -> Tensor:
+        """int64 [n + 1]: the first edge of each of some targets, of theirs at any time."""
+        indptr = self.edges[relation].indptr
+        if isinstance(nodes, range):
+            return ids_on(indptr, nodes.start, nodes.stop + 1, self.device) - int(indptr[nodes.start])
+        ids = nodes.cpu().numpy()
+        counts = torch.from_numpy(np.asarray(indptr[ids + 1] - indptr[ids])).to(self.device)
+        return torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+
+    def _places(self, relation: EdgeType, nodes: Nodes) -> Nodes:
+        """Where the edges of some targets are, at any time."""
+        indptr = self.edges[relation].indptr
+        if isinstance(nodes, range):
+            return range(int(indptr[nodes.start]), int(indptr[nodes.stop]))
+        first, begin = self._offsets(relation, nodes), torch.from_numpy(indptr[nodes.cpu().numpy()])
+        shifts = (begin.to(self.device) - first[:-1]).repeat_interleave(first.diff())
+        return shifts + torch.arange(len(shifts), device=self.device)
+
+    def _edges(self, relation: EdgeType, nodes: Nodes) -> tuple[Tensor, Tensor]:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
-        lists = self.edges[relation]
-        begin, end = int(lists.indptr[first]), int(lists.indptr[last])
-        indptr = ids_on(lists.indptr, first, last + 1, self.device) - begin
-        sources = ids_on(lists.indices, begin, end, self.device)
-        are_in_time = self.in_time(relation, first, last)
+        indptr = self._offsets(relation, nodes)
+        sources = self._taken(self.edges[relation].indices, self._places(relation, nodes))
+        are_in_time = self._in_time(relation, nodes)
         if are_in_time is None:
             return indptr, sources
         before = torch.cat((are_in_time.new_zeros(1, dtype=torch.int64), are_in_time.cumsum(0)))
         return before[indptr], sources[are_in_time]
 
-    def in_time(self, relation: EdgeType, first: int, last: int) -> Tensor | None:
-        """bool [edges]: which edges into the nodes [first, last) blocks have; None: all."""
+    def _in_time(self, relation: EdgeType, nodes: Nodes) -> Tensor | None:
+        """bool [edges]: which edges into some nodes blocks have; None: all."""
         if relation not in self._spans:
             return None
-        lists, (oldest, latest) = self.edges[relation], self._spans[relation]
-        times = ids_on(lists.edge_times, int(lists.indptr[first]), int(lists.indptr[last]), self.device)
+        oldest, latest = self._spans[relation]
+        times = self._taken(self.edges[relation].edge_times, self._places(relation, nodes))
         return (times >= oldest) & (times <= latest)
 
-    def _others(self, name: str, sources: list[Tensor], first: int, last: int) -> Tensor:
-        """The nodes of a type that are sources, except [first, last), ascending, each once."""
+    def _taken(self, array: np.ndarray, places: Nodes) -> Tensor:
+        """int64 [n]: elements of an array."""
+        if isinstance(places, range):
+            return ids_on(array, places.start, places.stop, self.device)
+        return torch.from_numpy(np.asarray(array[places.cpu().numpy()], np.int64)).to(self.device)
+
+    def _others(self, name: str, sources: list[Tensor], but: Nodes) -> Tensor:
+        """The nodes of a type that are sources, except some, ascending, each once."""
+        wanted, own = self._wanted[name], slice(but.start, but.stop) if isinstance(but, range) else but
         if sum(map(len, sources)) < self.counts[name] // FEW:
             candidates = torch.cat(sources).unique()
-            return candidates[(candidates < first) | (candidates >= last)]
-        wanted = self._wanted[name]
+            wanted[own] = True
+            others = candidates[~wanted[candidates]]
+            wanted[own] = False
+            return others
         for nodes in sources:
             wanted[nodes] = True
-        wanted[first:last] = False
+        wanted[own] = False
         others = wanted.nonzero().view(-1)
         wanted[others] = False
         return others
@@ -144,8 +189,8 @@ class FullBlocks:
     def _count_degrees(self, relation: EdgeType) -> Tensor:
         """int32 [targets]"""
         degrees = torch.empty(self.counts[relation[2]], dtype=torch.int32, device=self.device)
-        for first, last in self.pieces([relation], 1, 1, EDGES_AT_ONCE):
-            indptr, sources = self._edges(relation, first, last)
+        for first, last in self.pieces([relation], range(len(degrees)), 1, 1, EDGES_AT_ONCE):
+            indptr, sources = self._edges(relation, range(first, last))
             targets = torch.arange(first, last, device=self.device).repeat_interleave(indptr.diff())
             loops = targets[sources == targets] - first
             degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)

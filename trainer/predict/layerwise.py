@@ -19,7 +19,7 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
+from cohort_gnn.trainer.predict.full_blocks import FullBlocks, Nodes, position_dtype
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of, new_rows, taken
 
 LEAST_WORK_BYTES = 16 << 20
@@ -127,9 +127,9 @@ class Layerwise:
         self._at_time, self._aged = at_time, list(model.ages.spans) if model.ages else []  # node types
         self.model, self.memory = model.to(device).eval(), memory
         self.out, self.device = out, device
-        self._tables = data.node_types
-        self._gives = outputs_of_layers(model, self._tables, name)
-        self._reads = [[node_type for node_type in self._tables if self._has_rows(node_type)], *self._gives[:-1]]
+        self._tables, self.node_types = data.node_types, list(data.node_types)
+        self.gives = outputs_of_layers(model, self._tables, name)
+        self._reads = [[node_type for node_type in self._tables if self._has_rows(node_type)], *self.gives[:-1]]
         counts = {node_type: table.num_nodes for node_type, table in self._tables.items()}
         self._blocks = FullBlocks(counts, data.edge_types, not model.two_sided, device, spans)
         tables = {relation: data.edge_types[relation].edge_table for relation in model.edge_dims}
@@ -146,17 +146,17 @@ class Layerwise:
         Raises:
             OSError: the disk has no room for the hidden layers.
         """
-        rows, memories = self._features(), self.memory.kept_in[1:]
+        rows, memories = self.features(), self.memory.kept_in[1:]
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(temporary_folder(self.out)) if KeptIn.FILES in memories else None
             if self.device.type == "cpu":
                 stack.enter_context(row_tiles())
             for number, memory in enumerate([*memories, None]):
                 made: RowsByType = {}
-                for name in self._gives[number]:
+                for name in self.gives[number]:
                     take = take_scores
                     if memory is not None:
-                        shape = self._tables[name].num_nodes, self._width(number + 1, name)
+                        shape = self.shape_of(number, name)
                         file = (
                             folder / f"hidden-{number}-{len(made)}.npy" if folder and memory == KeptIn.FILES else None
                         )
@@ -164,7 +164,7 @@ class Layerwise:
                         out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
                         made[name] = ArrayRows(out.numpy()) if whole is None else whole
                         take = keep_scores(out)
-                    self._run_layer(number, rows, name, take, advance)
+                    self.run_layer(number, rows, name, self.nodes_of(name), take, advance)
                 if folder and number > 0 and memories[number - 1] == KeptIn.FILES:
                     for file in folder.glob(f"hidden-{number - 1}-*.npy"):
                         file.unlink()
@@ -173,28 +173,48 @@ class Layerwise:
     @property
     def work(self) -> int:
         """Edges and nodes that `run` goes through, over all layers."""
-        layers = enumerate(self._gives)
-        outputs = ((number, name) for number, names in layers for name in names)
-        return sum(self._work_of(number, name, 0, self._tables[name].num_nodes) for number, name in outputs)
+        layers = enumerate(self.gives)
+        return sum(self.work_of(number, name, self.nodes_of(name)) for number, names in layers for name in names)
 
-    def _run_layer(
-        self, number: int, rows: RowsByType, name: str, take: Callable, advance: Callable[[int], None]
+    def nodes_of(self, name: str) -> range:
+        """All nodes of a type."""
+        return range(self._tables[name].num_nodes)
+
+    def shape_of(self, number: int, name: str) -> tuple[int, int]:
+        """Of what a layer makes for all nodes of a type: its last one, scores."""
+        is_last = number == len(self.gives) - 1
+        return self._tables[name].num_nodes, self.model.num_classes if is_last else self.model.width_of(number)
+
+    def run_layer(
+        self,
+        number: int,
+        rows: RowsByType,
+        name: str,
+        nodes: Nodes,
+        take: Callable[[int, Tensor], None],
+        advance: Callable[[int], None],
     ) -> None:
-        """Computes what a layer gives the nodes of a type."""
-        for first, last in self._pieces(number, rows, name):
-            take(first, self._output(number, rows, name, first, last).float())
-            advance(self._work_of(number, name, first, last))
+        """Computes what a layer gives some nodes of a type.
 
-    def _features(self) -> RowsByType:
-        """What the first layer reads."""
-        tables = {name: table for name, table in self._tables.items() if table.feature_dim}
-        rows = {name: features_of(table) for name, table in tables.items()}
+        Args:
+            rows: of all nodes, what it reads.
+            take: gets the place among the nodes of the first of a piece, and what the layer gives it, float32.
+        """
+        for first, last in self._pieces(number, rows, name, nodes):
+            piece = nodes[first:last]
+            take(first, self._output(number, rows, name, piece).float())
+            advance(self.work_of(number, name, piece))
+
+    def features_by_id(self) -> dict[str, ArrayRows | PreparedRows]:
+        """What the first layer reads, where it lies."""
+        return {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
+
+    def features(self) -> RowsByType:
+        """What the first layer reads, in the memory of the device if it has room."""
+        rows = self.features_by_id()
         if self.memory.kept_in[0] != KeptIn.WHOLE:
             return dict(rows)
-        return {
-            name: self._taken(rows[name], range(node_table.num_nodes), node_table.feature_dim)
-            for name, node_table in tables.items()
-        }
+        return {name: self._taken(rows[name], self.nodes_of(name), self._tables[name].feature_dim) for name in rows}
 
     def _has_rows(self, name: str) -> bool:
         """Whether nodes of a type have features, learned rows or ages."""
@@ -206,32 +226,32 @@ class Layerwise:
         """Columns of the rows of a node type that layer `number` reads."""
         return self.model.width_of(number - 1) if number > 0 else self._tables[name].feature_dim
 
-    def _into(self, number: int, name: str) -> list[EdgeType]:
+    def into(self, number: int, name: str) -> list[EdgeType]:
         """The edge types of a layer that lead to a node type."""
         return [relation for relation in self.model.edge_types[number] if relation[2] == name]
 
-    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
-        """Edges and nodes of a layer's targets [first, last) of a type."""
-        return last - first + self._blocks.num_edges(self._into(number, name), first, last)
+    def work_of(self, number: int, name: str, nodes: Nodes) -> int:
+        """Edges and nodes of some targets of a layer, of a type."""
+        return len(nodes) + self._blocks.num_edges(self.into(number, name), nodes)
 
-    def _output(self, number: int, rows: RowsByType, name: str, first: int, last: int) -> Tensor:
-        """What a layer gives the targets [first, last) of a type."""
-        x, blocks, ages = self._input(number, rows, name, first, last)
-        num_targets = {node_type: last - first if node_type == name else 0 for node_type in self._tables}
-        edge_attr, others = self._edge_attr(number, name, first, last), {"ages": ages} if ages else {}
+    def _output(self, number: int, rows: RowsByType, name: str, nodes: Nodes) -> Tensor:
+        """What a layer gives some targets of a type."""
+        x, blocks, ages = self._input(number, rows, name, nodes)
+        num_targets = {node_type: len(nodes) if node_type == name else 0 for node_type in self._tables}
+        edge_attr, others = self._edge_attr(number, name, nodes), {"ages": ages} if ages else {}
         return self.model.layer_on(number, x, blocks, num_targets, edge_attr, **others)[name]
 
     def _input(
-        self, number: int, rows: RowsByType, name: str, first: int, last: int
+        self, number: int, rows: RowsByType, name: str, nodes: Nodes
     ) -> tuple[dict[str, Any], dict[EdgeType, Block], dict[str, Tensor]]:
-        """What a layer reads for the targets [first, last) of a type: rows, of their type targets first, edges, and the
-        first layer ages of nodes."""
-        relations, in_place = self._into(number, name), self._reads_in_place(number, rows)
+        """What a layer reads for some targets of a type: rows, of their type targets first, edges, and the first layer
+        ages of nodes."""
+        relations, in_place = self.into(number, name), self._reads_in_place(number, rows)
         if in_place and self.model.two_sided:
-            return rows, self._blocks.blocks_of_all(relations, first, last), {}
-        blocks, ids = self._blocks.blocks(name, relations, first, last)
+            return rows, self._blocks.blocks_of_all(relations, nodes), {}
+        blocks, ids = self._blocks.blocks(name, relations, nodes)
         if in_place:
-            own = ids[name][: last - first]
+            own = ids[name][: len(nodes)]
             placed = {name: replace(block, row_index=ids[name[0]], own_row_index=own) for name, block in blocks.items()}
             return rows, placed, {}
         none = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -259,20 +279,17 @@ class Layerwise:
         assert times is not None and self._at_time is not None
         return self._at_time - torch.from_numpy(times[ids.cpu().numpy()]).to(ids.device)
 
-    def _edge_attr(self, number: int, name: str, first: int, last: int) -> dict[EdgeType, Tensor]:
+    def _edge_attr(self, number: int, name: str, nodes: Nodes) -> dict[EdgeType, Tensor]:
         attributes = {}
         for relation in self.model.edge_types[number]:
             if relation in self._edge_rows:
-                indptr, dim = self._blocks.edges[relation].indptr, self.model.edge_dims[relation]
-                edges = range(int(indptr[first]), int(indptr[last])) if relation[2] == name else range(0)
-                rows = self._taken(self._edge_rows[relation], edges, dim)
-                are_in_time = self._blocks.in_time(relation, first, last) if len(edges) else None
-                attributes[relation] = rows if are_in_time is None else rows[are_in_time]
+                edges = self._blocks.positions(relation, nodes) if relation[2] == name else range(0)
+                attributes[relation] = self._taken(self._edge_rows[relation], edges, self.model.edge_dims[relation])
         return attributes
 
-    def _pieces(self, number: int, rows: RowsByType, name: str) -> Iterator[tuple[int, int]]:
-        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
-        relations = self._into(number, name)
+    def _pieces(self, number: int, rows: RowsByType, name: str, nodes: Nodes) -> Iterator[tuple[int, int]]:
+        """[first, last) of some targets, so many that what a layer makes of them stays within the memory for work."""
+        relations = self.into(number, name)
         width = max(self._width(number, node_type) for node_type in self._reads[number])
         source_bytes, target_bytes = (
             4 * (width + columns) for columns in self.model.working_widths_of(number, width, len(relations))
@@ -281,7 +298,7 @@ class Layerwise:
             source_bytes = 0
         edge_bytes = BYTES_OF_EDGE + 4 * max(self.model.edge_dims.values(), default=0)
         return self._blocks.pieces(
-            relations, source_bytes + target_bytes, edge_bytes, self._limit_bytes(), source_bytes
+            relations, nodes, source_bytes + target_bytes, edge_bytes, self._limit_bytes(), source_bytes
         )
 
     def _limit_bytes(self) -> int:

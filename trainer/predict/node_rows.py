@@ -36,8 +36,9 @@ class PreparedRows:
 
     def __init__(self, path: Path):
         self._rows = ibp.load(path)
-        self.dtype = getattr(torch, self._rows.profile.dtype)
-        self.row_bytes = self._rows.profile.row_bytes
+        self.profile = self._rows.profile
+        self.dtype = getattr(torch, self.profile.dtype)
+        self.row_bytes = self.profile.row_bytes
 
     def take(self, ids: Tensor, pin: bool = False) -> Tensor:
         """As `StoredRows.take`."""

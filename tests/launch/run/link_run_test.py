@@ -260,6 +260,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_pat
     job = {"run": str(run), "dataset": str(links.data), "classes": False, "node_type": None, "device": device}
     job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
     job |= {"exclude_seen": True, "nodes": None, "threshold": None, "at_time": None}
+    job |= {"keep": None, "update": None}
     program.predict_nodes(job)
     ran("predict", run, links.data, *how, "--out", tmp_path / "rows.npy")
     rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")

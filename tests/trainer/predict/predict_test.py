@@ -153,11 +153,11 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     graph = cohort.dataset.open(data)
     blocks = FullBlocks({NODE_TYPE: NUM_NODES}, {EDGE_TYPE: graph}, with_degrees=True, device=torch.device("cpu"))
     edges = []
-    for first, last in blocks.pieces([EDGE_TYPE], 100, 50, 5000):
-        (block,), (ids,) = (each.values() for each in blocks.blocks(NODE_TYPE, [EDGE_TYPE], first, last))
+    for first, last in blocks.pieces([EDGE_TYPE], range(NUM_NODES), 100, 50, 5000):
+        (block,), (ids,) = (each.values() for each in blocks.blocks(NODE_TYPE, [EDGE_TYPE], range(first, last)))
         assert ids[: last - first].tolist() == list(range(first, last)) and len(ids.unique()) == len(ids)
         targets = torch.repeat_interleave(ids[: last - first], block.indptr.diff())
-        (of_all,) = blocks.blocks_of_all([EDGE_TYPE], first, last).values()
+        (of_all,) = blocks.blocks_of_all([EDGE_TYPE], range(first, last)).values()
         assert torch.equal(of_all.source, ids[block.source]) and torch.equal(of_all.indptr, block.indptr)
         assert torch.equal(of_all.own_row_index, ids[: last - first])
         edges.append(torch.stack((ids[block.source], targets)))
@@ -269,7 +269,7 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
-    no_options = dict.fromkeys(["node_type", "top_k", "nodes", "threshold", "at_time"])
+    no_options = dict.fromkeys(["node_type", "top_k", "nodes", "threshold", "at_time", "keep", "update"])
     return (
         paths
         | no_options
@@ -320,7 +320,7 @@ def with_layers_that(first: str, call: str, folder: Path) -> dict[str, str]:
         "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
         f"    {first}\n"
         "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
-        f"    layerwise.Layerwise._run_layer = lambda *_: {call}\n",
+        f"    layerwise.Layerwise.run_layer = lambda *_: {call}\n",
         folder,
     )
 

@@ -1,0 +1,301 @@
+"""`cohort predict --update`: byte for byte what a predict of all writes, whatever has changed."""
+
+import argparse
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from processes import ALL_TESTS, ran
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.changes import Changes
+from cohort_gnn.dataset.stored_graph import FeatureTable, NodeTable, Relation, StoredGraph
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.run.predict import demand_rows_alone
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
+from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.typed import TypedGNN
+from cohort_gnn.trainer.models.weights import read_weights, save_model
+from cohort_gnn.trainer.predict import kept_layers, program, update
+from cohort_gnn.trainer.predict.kept_layers import Before, Record
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
+
+CASES = int(os.environ.get("COHORT_UPDATES", 10_000 if ALL_TESTS else 24))
+SEED = int(os.environ.get("COHORT_UPDATES_SEED", 0))
+DIM, EDGE_DIM, CLASSES, LATEST = 6, 3, 4, 100
+PAPERS = {EDGE_TYPE: 4}
+SEVERAL = {
+    ("paper", "cites", "paper"): 4,
+    ("author", "writes", "paper"): 2,
+    ("paper", "rev_writes", "author"): 2,
+    ("field", "of", "paper"): 1,
+}  # edges a target
+
+
+@dataclass
+class Edges:
+    """sources, targets and times int64 [E], attributes float32 [E, EDGE_DIM], in any order."""
+
+    source: np.ndarray
+    target: np.ndarray
+    time: np.ndarray
+    attr: np.ndarray
+
+    def __getitem__(self, some) -> "Edges":
+        return Edges(self.source[some], self.target[some], self.time[some], self.attr[some])
+
+    def __add__(self, other: "Edges") -> "Edges":
+        return Edges(*(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    def relation(self, num_targets: int) -> Relation:
+        by_list = self[np.lexsort((self.time, self.source, self.target))]
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(self.target, minlength=num_targets))))
+        table = FeatureTable(len(by_list.attr), by_list.attr, "float32")
+        return Relation(indptr, by_list.source.astype(np.int32), None, edge_times=by_list.time, edge_table=table)
+
+
+def random_edges(rng: np.random.Generator, count: int, sources: tuple[int, int], targets: tuple[int, int]) -> Edges:
+    """With ends in the given ranges; some have the same target."""
+    target = rng.integers(*targets, count)
+    target[: count // 8] = targets[0]
+    attr = rng.standard_normal((count, EDGE_DIM)).astype(np.float32)
+    return Edges(rng.integers(*sources, count), target, rng.integers(0, LATEST, count), attr)
+
+
+class Case:
+    """A graph before and after a change, a model on it, and what has changed."""
+
+    def __init__(self, kind: str, number: int):
+        self.rng = rng = np.random.default_rng((SEED, number))
+        several = kind in SEVERAL_TYPES
+        degrees = SEVERAL if several else PAPERS
+        names = ["paper", "author", "field"] if several else [NODE_TYPE]
+        before = {name: int(rng.integers(2, 120 >> 2 * place)) + 4 for place, name in enumerate(names)}
+        what = rng.permutation(["add", "remove", "nodes"])[: rng.integers(1, 4)]
+        grown = {name: int(rng.integers(0, 5)) if "nodes" in what else 0 for name in names}
+        after = {name: before[name] + grown[name] for name in names}
+        x = {name: rng.standard_normal((after[name], DIM)).astype(np.float32) for name in names if name != "author"}
+        self.edges: dict[bool, dict[EdgeType, Relation]] = {False: {}, True: {}}
+        changed = {}
+        for relation, degree in degrees.items():
+            ends = relation[::2]
+            old = random_edges(rng, degree * before[ends[1]], *((0, before[name]) for name in ends))
+            new = old
+            if "remove" in what:
+                new = new[rng.random(len(new.source)) >= 3 / len(new.source)]
+            if "add" in what:
+                new = new + random_edges(rng, int(rng.integers(0, 4)), *((0, before[name]) for name in ends))
+            for end in (0, 1):
+                if grown[ends[end]]:
+                    spans = [(0, after[name]) for name in ends]
+                    spans[end] = before[ends[end]], after[ends[end]]
+                    new = new + random_edges(rng, int(rng.integers(0, 6)), *spans)
+            self.edges[False][relation] = old.relation(before[ends[1]])
+            self.edges[True][relation] = new.relation(after[ends[1]])
+            changed[relation] = lists_that_differ(self.edges[False][relation], self.edges[True][relation])
+        self.changes = Changes(before, changed)
+        self.graphs = {
+            later: graph_of({name: x[name][:count] if name in x else count for name, count in counts.items()}, edges)
+            for (later, edges), counts in zip(self.edges.items(), (before, after), strict=True)
+        }
+        self.spans = {name: (int(rng.integers(0, 50)), int(rng.integers(50, LATEST))) for name in degrees}
+        self.spans = self.spans if rng.random() < 0.3 else {}
+        self.work_bytes = int(rng.choice([4_000, 20_000, 1 << 30]))
+        self.model = self._model(kind, several)
+
+    def _model(self, kind: str, several: bool) -> torch.nn.Module:
+        torch.manual_seed(int(self.rng.integers(1 << 30)))
+        layers, has_edge_rows = int(self.rng.integers(1, 4)), self.rng.random() < 0.5
+        shape = {
+            "norm": str(self.rng.choice(["none", "layer", "batch"])),
+            "residual": layers > 2 and bool(self.rng.random() < 0.5),
+            "heads": 2,
+        }
+        if several:
+            types = self.graphs[True].types
+            if has_edge_rows and kind == "rgat":
+                types = replace(types, edge_dims=[EDGE_DIM] * len(SEVERAL))
+            return TypedGNN(kind, types, 8, CLASSES, layers, 0.5, **shape).eval()
+        edge_dim = EDGE_DIM if has_edge_rows and kind == "gat" else 0
+        return SampledGNN(kind, DIM, 8, CLASSES, layers, 0.5, edge_dim=edge_dim, **shape).eval()
+
+    def layers(self, later: bool, scratch: Path) -> Layerwise:
+        memory = MemoryPlan(self.work_bytes, [self.rng.choice(list(KeptIn))] * len(self.model.edge_types))
+        graph = self.graphs[later]
+        return Layerwise(self.model, graph, memory, scratch, torch.device("cpu"), graph.target, self.spans)
+
+
+def lists_that_differ(old: Relation, new: Relation) -> np.ndarray:
+    """int64 [any]: targets with other in-neighbours, times or features of edges; new ones only if they have some."""
+
+    def lists(edges: Relation) -> list[bytes]:
+        parts = [edges.indices[:, None], edges.edge_times[:, None], edges.edge_attr.view(np.int32)]
+        rows = np.concatenate(parts, axis=1)
+        return [rows[begin:end].tobytes() for begin, end in zip(edges.indptr[:-1], edges.indptr[1:], strict=True)]
+
+    before, after = lists(old), lists(new)
+    before += [b""] * (len(after) - len(before))
+    return np.flatnonzero([one != other for one, other in zip(before, after, strict=True)])
+
+
+def graph_of(nodes: dict, edges: dict[EdgeType, Relation]) -> StoredGraph:
+    """Of each node type, its rows or how many nodes it has."""
+    tables = {
+        name: NodeTable(rows, None, None) if isinstance(rows, int) else NodeTable(len(rows), rows, "float32")
+        for name, rows in nodes.items()
+    }
+    none, target = np.empty(0, np.int64), next(iter(nodes))
+    y = np.zeros(tables[target].num_rows, np.int64)
+    return StoredGraph(Path("none"), "", tables, edges, target, "classification", CLASSES, y, none, none, none)
+
+
+@pytest.mark.parametrize("kind", [*ONE_TYPE, *SEVERAL_TYPES])
+def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(update, "MOST_REACHED", 1)
+    kinds = [*ONE_TYPE, *SEVERAL_TYPES]
+    shares, ended = [], lambda done: None
+    for number in range(kinds.index(kind), CASES, len(kinds)):
+        case = Case(kind, number)
+        folders = {name: tmp_path / f"{number}-{name}" for name in ("old", "all", "new")}
+        for folder in folders.values():
+            folder.mkdir()
+        update.write_layers(case.layers(False, tmp_path), folders["old"], ended, None, None)
+        update.write_layers(case.layers(True, tmp_path), folders["all"], ended, None, None)
+        layers, done = case.layers(True, tmp_path), []
+        record = Record("cohort-kept-layers", 1, ".", "", dict(case.changes.first_new), {})
+        before = Before(folders["old"], record, case.changes)
+        reached = update.reached_by(case.changes, layers, case.graphs[True])
+        assert reached is not None
+        update.write_layers(layers, folders["new"], done.append, before, reached)
+        assert sum(done) == reached.work
+        shares.append(reached.work / layers.work)
+        for file in folders["all"].iterdir():
+            assert (folders["new"] / file.name).read_bytes() == file.read_bytes(), (number, file.name)
+        if number % 5 == 0:
+            expected = np.empty(layers.shape_of(len(layers.gives) - 1, layers.gives[-1][0]), np.float32)
+            case.layers(True, tmp_path).run(keep_scores(expected), ended)
+            last = np.load(folders["new"] / f"layer-{len(layers.gives) - 1}-0.npy")
+            assert last.tobytes() == expected.tobytes(), number
+        for folder in folders.values():
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()
+    assert min(shares) < 0.8, "a part is computed, not all"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A data set, a run, and what a predict kept of it: the data set has got edges since."""
+    folder = tmp_path_factory.mktemp("kept")
+    rng = np.random.default_rng(3)
+    np.save(folder / "edges.npy", rng.integers(500, size=(2, 4000)))
+    np.save(folder / "more.npy", rng.integers(500, size=(2, 6)))
+    np.save(folder / "x.npy", rng.standard_normal((500, DIM), np.float32))
+    np.save(folder / "y.npy", rng.integers(CLASSES, size=500))
+    rows = ["--features", str(folder / "x.npy"), "--labels", str(folder / "y.npy"), "--split-ratio", "0.6,0.2,0.2"]
+    assert main(["dataset", "import", str(folder / "edges.npy"), str(folder / "data"), *rows]) == 0
+    ran("train", folder / "data", "--device", "cpu", "--epochs", 1, "--hidden", 8, "--fanout", "3,3", "--quiet",
+        "--out", folder / "run")  # fmt: skip
+    predicted(folder, "before.npy", keep=folder / "rows")
+    assert main(["dataset", "append", str(folder / "data"), "--edges", str(folder / "more.npy")]) == 0
+    predicted(folder, "all.npy")
+    return folder
+
+
+def predicted(folder: Path, out: str, **options) -> bytes:
+    """What the program of `cohort predict` writes."""
+    job = {
+        "run": folder / "run", "dataset": folder / "data", "out": folder / out, "classes": False, "node_type": None,
+        "top_k": None, "exclude_seen": True, "nodes": None, "threshold": None, "at_time": None, "device": "cpu",
+        "memory_bytes": 1 << 30, "quiet": True, "keep": None, "update": None,
+    }  # fmt: skip
+    job |= options
+    program.predict_nodes({name: str(value) if isinstance(value, Path) else value for name, value in job.items()})
+    return (folder / out).read_bytes()
+
+
+def test_an_appended_data_set_is_predicted_again_in_part(kept, monkeypatch, caplog):
+    everything = (kept / "all.npy").read_bytes()
+    assert everything != (kept / "before.npy").read_bytes()
+    caplog.set_level("INFO")
+    assert predicted(kept, "new.npy", update=kept / "rows", keep=kept / "later", quiet=False) == everything
+    assert "% of the edges and nodes of all layers were computed again" in caplog.text
+    assert predicted(kept, "same.npy", update=kept / "later", quiet=False) == everything
+    assert "0.00% of" in caplog.text
+    all_classes = predicted(kept, "classes.npy", classes=True)
+    assert predicted(kept, "new.npy", update=kept / "rows", classes=True) == all_classes
+    monkeypatch.setattr(update, "MOST_REACHED", 0)
+    assert predicted(kept, "new.npy", update=kept / "rows", keep=kept / "later") == everything
+    assert "reaches most of the graph: all is computed" in caplog.text
+    assert sorted(path.suffix for path in (kept / "later").iterdir()) == ["", ".json"], "the rows before are gone"
+
+
+def test_a_kill_leaves_what_was_there(kept, monkeypatch):
+    predicted(kept, "out.npy", keep=kept / "killed")
+    before = {path: path.read_bytes() for path in [kept / "out.npy", *(kept / "killed").rglob("*.*")] if path.is_file()}
+
+    def killed(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Layerwise, "run_layer", killed)
+    if not (child := os.fork()):
+        predicted(kept, "out.npy", update=kept / "rows", keep=kept / "killed")
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert all(path.read_bytes() == content for path, content in before.items())
+    monkeypatch.undo()
+    assert predicted(kept, "out.npy", update=kept / "rows", keep=kept / "killed") == (kept / "all.npy").read_bytes()
+    assert not list(kept.rglob("*.tmp"))
+
+
+def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path):
+    def refused(**options) -> str:
+        with pytest.raises(CohortError) as error:
+            predicted(kept, "none.npy", **({"update": kept / "rows"} | options))
+        assert not (kept / "none.npy").exists()
+        return str(error.value)
+
+    cure = "predict all: leave out --update"
+    (tmp_path / "empty").mkdir()
+    assert "expected a folder that cohort predict --keep made, found none" in refused(update=tmp_path / "empty")
+    assert "expected a new folder, or one that --keep made" in refused(keep=kept / "data")
+    monkeypatch.setattr(kept_layers, "cpu_model", lambda: "another")
+    text = refused()
+    assert "the same processor or libraries as when these rows were made" in text and cure in text
+    monkeypatch.undo()
+    weights = (kept / "run/model.pt").read_bytes()
+    save_model(kept / "run", {name: 2 * values for name, values in read_weights(kept / "run").items()})
+    assert "expected the same weights as when" in refused()
+    (kept / "run/model.pt").write_bytes(weights)
+    x = np.load(open_dataset(kept / "data").node_types[NODE_TYPE].file, mmap_mode="r+")
+    x[0, 0] += 1
+    x.flush()
+    assert "the same features of nodes that were there as" in refused()
+    x[0, 0] -= 1
+    x.flush()
+    record = (kept / "rows/record.json").read_text()
+    (kept / "rows/record.json").write_text(record.replace('"state": "', '"state": "0'))
+    assert "a state that the data set once had" in refused()
+    (kept / "rows/record.json").write_text(record)
+    (rows,) = (kept / "rows").glob("rows-*")
+    content = (rows / "layer-0-0.npy").read_bytes()
+    (rows / "layer-0-0.npy").write_bytes(content[:-4])
+    refused()
+    (rows / "layer-0-0.npy").write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["keep", "update"])
+def test_a_gpu_and_links_are_refused(tmp_path, name):
+    given = argparse.Namespace(keep=None, update=None, top_k=None)
+    setattr(given, name, tmp_path)
+    with pytest.raises(CohortError, match=f"--{name}: expected the CPU.*a GPU\n.*--device cpu"):
+        demand_rows_alone(given, "cuda")
+    given.top_k = 3
+    with pytest.raises(CohortError, match=f"--{name}: expected no --top-k beside it"):
+        demand_rows_alone(given, "cpu")

@@ -1,0 +1,114 @@
+"""Predicts again only what a change of the graph reaches, and takes the other rows from an earlier predict."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.changes import Changes
+from cohort_gnn.dataset.stored_graph import Relation
+from cohort_gnn.nn.row_tiles import row_tiles
+from cohort_gnn.trainer.predict.full_blocks import Nodes
+from cohort_gnn.trainer.predict.kept_layers import Before, file_of
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, new_rows
+
+EDGES_AT_ONCE = 1 << 22  # whose sources are looked at
+MOST_REACHED = 0.6  # of all work: beyond, all nodes in their order take no longer
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The nodes whose rows a change may alter.
+
+    Attributes:
+        nodes: of each layer, by the node types that it gives rows, int64 [n] ascending.
+        work: edges and nodes that the layers go through for them.
+    """
+
+    nodes: list[dict[str, Tensor]]
+    work: int
+
+
+def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reached | None:
+    """None: so many that computing all takes no longer.
+
+    A layer's row is another if the node is new, its list of in-neighbours has changed, or the layer reads a row that
+    has: the node's own or that of an in-neighbour. Layers that divide by the degrees of in-neighbours (GCN) read
+    another row where these have other lists.
+    """
+    new = {name: np.zeros(table.num_nodes, bool) for name, table in data.node_types.items()}
+    for name, mask in new.items():
+        mask[changes.first_new[name] :] = True
+    changed, reached, work = dict(new), [], 0
+    for number, names in enumerate(layers.gives):
+        after = dict(new)
+        for name in names:
+            after[name] = changed[name].copy()
+            for relation in layers.into(number, name):
+                lists = changes.changed_lists.get(relation, np.empty(0, np.int64))
+                after[name][lists] = True
+                sources = changed[relation[0]] & ~new[relation[0]]  # the edges of new nodes are in lists that changed
+                if not layers.model.two_sided:
+                    sources[lists] = True
+                _mark_targets(data.edge_types[relation], sources, after[name])
+        nodes = {name: torch.from_numpy(np.flatnonzero(after[name])) for name in names}
+        work += sum(layers.work_of(number, name, ids) for name, ids in nodes.items())
+        if work > MOST_REACHED * layers.work:
+            return None
+        reached.append(nodes)
+        changed = after
+    return Reached(reached, work)
+
+
+def _mark_targets(relation: Relation, sources: np.ndarray, targets: np.ndarray) -> None:
+    """Marks the nodes that have one of the marked sources as in-neighbour; both bool [nodes of the type]."""
+    if not sources.any():
+        return
+    are_sources = torch.from_numpy(sources)
+    for first in range(0, relation.num_edges, EDGES_AT_ONCE):
+        some = torch.from_numpy(np.array(relation.indices[first : first + EDGES_AT_ONCE]))
+        edges = are_sources[some].nonzero().view(-1).numpy() + first
+        targets[np.searchsorted(relation.indptr, edges, side="right") - 1] = True
+
+
+@torch.no_grad()
+def write_layers(
+    layers: Layerwise, folder: Path, advance: Callable[[int], None], before: Before | None, reached: Reached | None
+) -> np.ndarray:
+    """Writes the rows that each layer makes into files, on the CPU; returns those of the last one, the scores, mapped.
+
+    Args:
+        before: where the rows come from that the change did not reach.
+        reached: those that it did; None: all are computed.
+    """
+    rows: RowsByType = layers.features() if reached is None else dict(layers.features_by_id())
+    places = {name: place for place, name in enumerate(layers.node_types)}
+    with row_tiles():
+        for number, names in enumerate(layers.gives):
+            made: RowsByType = {}
+            for name in names:
+                out = new_rows(layers.shape_of(number, name), folder / file_of(number, places[name]))
+                nodes: Nodes = layers.nodes_of(name)
+                if before is not None and reached is not None:
+                    old = before.rows(number, places[name], out.shape[1], name)
+                    out[: len(old)] = old
+                    nodes = reached.nodes[number][name]
+                if len(nodes):
+                    layers.run_layer(number, rows, name, nodes, _put_into(out, nodes), advance)
+                in_place = reached is None and layers.memory.kept_in[number + 1 :][:1] == [KeptIn.WHOLE]
+                made[name] = torch.from_numpy(out) if in_place else ArrayRows(out)
+            rows = made
+    return out
+
+
+def _put_into(out: np.ndarray, nodes: Nodes) -> Callable[[int, Tensor], None]:
+    def take(first: int, made: Tensor) -> None:
+        some = nodes[first : first + len(made)]
+        out[slice(some.start, some.stop) if isinstance(some, range) else some.numpy()] = made.numpy()
+
+    return take

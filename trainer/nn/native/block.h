@@ -40,18 +40,17 @@ COHORT_HOST_DEVICE inline int64_t max_pieces(int64_t num_edges) {
   return num_edges > kPieceEdges ? (num_edges + kPieceEdges - 1) / kPieceEdges : 0;
 }
 
-// Edges [begin, end) of a row, or of one of its pieces; multiples are counted from edge `origin`.
+// Edges [begin, end) of a row, or of one of its pieces.
 struct EdgeRange {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t origin = 0;
   COHORT_HOST_DEVICE bool in_pieces() const { return end - begin > kPieceEdges; }
-  COHORT_HOST_DEVICE int64_t first_piece() const { return (begin - origin + kPieceEdges - 1) / kPieceEdges; }
-  COHORT_HOST_DEVICE int64_t end_piece() const { return (end - origin + kPieceEdges - 1) / kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t first_piece() const { return (begin + kPieceEdges - 1) / kPieceEdges; }
+  COHORT_HOST_DEVICE int64_t end_piece() const { return (end + kPieceEdges - 1) / kPieceEdges; }
   // The edges of piece p: the first also has those before its multiple.
   COHORT_HOST_DEVICE EdgeRange piece(int64_t p) const {
-    const int64_t next = origin + (p + 1) * kPieceEdges;
-    return {p == first_piece() ? begin : next - kPieceEdges, next < end ? next : end, origin};
+    const int64_t next = (p + 1) * kPieceEdges;
+    return {p == first_piece() ? begin : p * kPieceEdges, next < end ? next : end};
   }
 };
 
@@ -59,11 +58,21 @@ COHORT_HOST_DEVICE inline EdgeRange range_of(const BlockRef& block, int64_t row)
   return {block.first(row), block.first(row + 1)};
 }
 
-// For host bodies, which know `own_pieces`.
-inline EdgeRange host_range_of(const BlockRef& block, int64_t row) {
-  EdgeRange range = range_of(block, row);
-  if (block.own_pieces) range.origin = range.begin;
-  return range;
+// The same for host bodies, whose pieces end at multiples that are counted from edge `origin`.
+struct HostRange : EdgeRange {
+  int64_t origin = 0;
+  EdgeRange counted() const { return {begin - origin, end - origin}; }
+  int64_t first_piece() const { return counted().first_piece(); }
+  int64_t end_piece() const { return counted().end_piece(); }
+  EdgeRange piece(int64_t p) const {
+    const EdgeRange part = counted().piece(p);
+    return {part.begin + origin, part.end + origin};
+  }
+};
+
+inline HostRange host_range_of(const BlockRef& block, int64_t row) {
+  const EdgeRange range = range_of(block, row);
+  return {range, block.own_pieces ? range.begin : 0};
 }
 
 }  // namespace cohort::trainer

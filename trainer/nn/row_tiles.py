@@ -52,6 +52,11 @@ def rows_stand_alone() -> bool:
 
 
 class _Tiles(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: torch would import its compiler, which takes seconds, and ask it at every operation."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func in BODIES:
             with self:  # for the products in it

@@ -76,7 +76,7 @@ class Case:
         several = kind in SEVERAL_TYPES
         degrees = SEVERAL if several else PAPERS
         names = ["paper", "author", "field"] if several else [NODE_TYPE]
-        before = {name: int(rng.integers(2, 120 >> 2 * place)) + 4 for place, name in enumerate(names)}
+        before = {name: int(rng.integers(2, 80 >> 2 * place)) + 4 for place, name in enumerate(names)}
         what = rng.permutation(["add", "remove", "nodes"])[: rng.integers(1, 4)]
         grown = {name: int(rng.integers(0, 5)) if "nodes" in what else 0 for name in names}
         after = {name: before[name] + grown[name] for name in names}
@@ -106,7 +106,7 @@ class Case:
         }
         self.spans = {name: (int(rng.integers(0, 50)), int(rng.integers(50, LATEST))) for name in degrees}
         self.spans = self.spans if rng.random() < 0.3 else {}
-        self.work_bytes = int(rng.choice([4_000, 20_000, 1 << 30]))
+        self.work_bytes = int(rng.choice([40_000, *[1 << 30] * 7]))
         self.model = self._model(kind, several)
 
     def _model(self, kind: str, several: bool) -> torch.nn.Module:

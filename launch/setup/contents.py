@@ -26,13 +26,14 @@ def version_of(name: str) -> str:
     if name in OLD_PACKAGES:
         (file,) = (WHEELS / "system-x86_64/apt").glob(OLD_PACKAGES[name])
         return re.split(r"_|\.dsc$", file.name)[1]
+    cache = (WHEELS / "cp312/build/CMakeCache.txt").read_text()
     if name in OF_NANOBIND:
-        cache = (WHEELS / "cp312/build/CMakeCache.txt").read_text()
         (folder,) = re.findall(r"^nanobind_DIR:PATH=(.*)/nanobind/cmake$", cache, re.M)
         (info,) = Path(folder).glob("nanobind-*.dist-info")
         return f"of nanobind {info.stem.split('-')[1]}"
-    nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
-    return f"of CUDA {re.findall(r'V([0-9.]+)', nvcc)[0]}"
+    (nvcc,) = re.findall(r"^CMAKE_CUDA_COMPILER:\w+=(.*)$", cache, re.M)
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    return f"of CUDA {re.findall(r'V([0-9.]+)', text)[0]}"
 
 
 def parts() -> list[dict]:

@@ -155,6 +155,7 @@ def graph_of(nodes: dict, edges: dict[EdgeType, Relation]) -> StoredGraph:
     return StoredGraph(Path("none"), "", tables, edges, target, "classification", CLASSES, y, none, none, none)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", [*ONE_TYPE, *SEVERAL_TYPES])
 def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(update, "MOST_REACHED", 1)

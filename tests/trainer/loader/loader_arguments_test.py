@@ -193,7 +193,7 @@ def test_loader_and_data_set_are_shown_on_a_line(cora):
 
 
 def test_packages_list_what_users_import():
-    names = "Callback CohortError LinkNeighborLoader NeighborLoader ShardedRows __version__ dataset".split()
+    names = "Callback CohortError LinkNeighborLoader NeighborLoader Scorer ShardedRows __version__ dataset".split()
     names += "from_pyg from_tables from_tensors ibp load_model nn train".split()
     assert dir(cohort) == names and all(hasattr(cohort, name) for name in names)
     assert dir(cohort.nn) == sorted(cohort.nn.__all__) and "SAGEConv" in dir(cohort.nn)

@@ -68,8 +68,9 @@ class _Tiles(TorchDispatchMode):
 
 
 def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """``beta * first[0] + alpha * product``, or ``product``; in ``out`` if it is given."""
-    made = beta * first[0] + alpha * product if first else product
+    """``beta * first[0] + alpha * product``, or ``product``; in ``out`` if it is given, or in the product's memory."""
+    made = product if alpha == 1 else product.mul_(alpha)
+    made = made.add_(first[0], alpha=beta) if first else made
     return made if out is None else out.copy_(made)
 
 

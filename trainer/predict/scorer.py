@@ -29,6 +29,7 @@ from cohort_gnn.trainer.predict.program import class_names, model_of_run, output
 from cohort_gnn.trainer.predict.served_targets import ServedTargets
 
 MOST_NEW_NODES = 1 << 20  # of one request
+MEMBERS = {"id", "x", "columns", "source", "target"}  # of new nodes and new edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,7 +407,10 @@ def _by_type(tables: Mapping | None, types: list, place: str) -> dict:
         return {}
     if not isinstance(tables, Mapping):
         raise CohortError(place, "a mapping", type(tables).__name__)
-    if len(types) == 1 and tables and not all(isinstance(table, Mapping) for table in tables.values()):
+    is_by_type = all(isinstance(table, Mapping) for table in tables.values()) and not set(tables) <= MEMBERS - set(
+        types
+    )
+    if len(types) == 1 and tables and not is_by_type:
         return {types[0]: tables}
     for name, table in tables.items():
         if name not in types or not isinstance(table, Mapping):

@@ -17,6 +17,7 @@ from cohort_gnn.trainer.models.typed import TypedGNN
 from cohort_gnn.trainer.predict import scorer
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
 
+RELATION = ("node", "to", "node")
 NODES, NEW, DIM, CLASSES = 400, 7, 12, 5
 AUTHORS, NEW_AUTHORS = 60, 3
 
@@ -209,6 +210,12 @@ def test_values_of_declared_columns_are_encoded_as_the_data_set_was(monkeypatch,
         for values in ({"columns": told}, {"x": data.x[rows]})
     )
     assert torch.equal(found, expected)
+    numbered = cohort.from_tensors(tmp_path / "numbered", x=data.x, edge_index=data.edge_types[RELATION].edge_index())
+    (numbered / "columns.json").write_bytes((tmp_path / "out/columns.json").read_bytes())
+    alone = scorer_of(monkeypatch, model, cohort.dataset.open(numbered))
+    assert torch.equal(
+        alone.score([count], new_nodes={"columns": told}), alone.score([count], new_nodes={"x": data.x[rows]})
+    )
     for wrong, words in (
         (told | {"age": [1, 2, 3]}, "expected the columns income, country, since, found income, country, since, age"),
         (told | {"income": ["a", "b", "c"]}, "income"),

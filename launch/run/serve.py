@@ -10,7 +10,8 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import POLITE, python
-from cohort_gnn.launch.options.parser import add_options, kind
+from cohort_gnn.launch.options.devices import resolve_device
+from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.run_file import not_a_run
 from cohort_gnn.spec.types import Bytes, Positive
@@ -33,7 +34,7 @@ def register(parser) -> None:
     add_options(
         parser,
         SamplerSpec,
-        only=("fanout", "seed"),
+        only=("device", "fanout", "seed"),
         fanout="in-neighbours of a node that count, by hop; from longer lists they are drawn, by --seed and the node"
         " (default: all count)",
         seed="of what is drawn (default: 0)",
@@ -89,6 +90,7 @@ def serve(args: argparse.Namespace) -> int:
     job = {
         "run": str(args.run),
         "dataset": str(args.dataset),
+        "device": resolve_device(spec_of(args, SamplerSpec).device),
         "num_neighbors": getattr(args, "fanout", None),
         "seed": getattr(args, "seed", 0),
         "max_edges": args.max_edges,

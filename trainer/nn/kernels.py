@@ -52,7 +52,7 @@ class GroupedEdges:
             num_edges=self.num_edges,
             num_rows=num_rows,
             skip_self=skip_self,
-            own_pieces=rows_stand_alone() and not index.is_cuda,
+            own_pieces=rows_stand_alone(),
         )
 
     def numbers(self) -> "GroupedEdges":
@@ -208,7 +208,7 @@ def _is_packed(x: Tensor) -> bool:
 
 def product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.linear`` [rows, width] of what takes_products(); of at most MAX_PRODUCT_DEPTH columns."""
-    weight, bias = _packed(weight), None if bias is None else _packed(bias)
+    weight, bias = in_packs(weight), None if bias is None else in_packs(bias)
     out = rows.new_empty(rows.shape[0], weight.shape[0])
     num_rows, depth = rows.shape
     sizes = {"num_rows": num_rows, "depth": depth, "width": weight.shape[0]}
@@ -218,7 +218,7 @@ def product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """``grad.t() @ rows`` and ``grad.sum(dim=0)``, of what takes_products()."""
-    grad, sizes = _packed(grad), {"num_rows": rows.shape[0], "depth": rows.shape[1], "width": grad.shape[1]}
+    grad, sizes = in_packs(grad), {"num_rows": rows.shape[0], "depth": rows.shape[1], "width": grad.shape[1]}
     out, sums = rows.new_empty(grad.shape[1], rows.shape[1]), rows.new_empty(grad.shape[1])
     partial = rows.new_empty(_native.num_product_parts(**sizes), grad.shape[1] * (rows.shape[1] + 1))
     run(_native.product_grad, rows, **sizes, grad=grad, rows=rows, out=out, column_sums=sums, partial=partial)
@@ -240,7 +240,7 @@ def indexed_scores(rows: Tensor, row_index: Tensor, vectors: Tensor) -> Tensor:
     count, dim = len(row_index), rows.shape[1]
     room = -count % _native.score_rows + count
     parts = []
-    for some in map(_packed, vectors.split(_native.most_scores)):
+    for some in map(in_packs, vectors.split(_native.most_scores)):
         parts.append(rows.new_empty(room, len(some), dtype=torch.float32))
         sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": len(some)}
         run(_native.indexed_scores, rows, **sizes, rows=rows, row_index=row_index, vectors=some, out=parts[-1])
@@ -255,7 +255,7 @@ def indexed_scores_grad(grad: Tensor, rows: Tensor, row_index: Tensor) -> Tensor
     """
     count, dim = len(row_index), rows.shape[1]
     num_parts, sums = _native.num_score_parts(count, dim), []
-    for some in map(_packed, grad.split(_native.most_scores, dim=1)):
+    for some in map(in_packs, grad.split(_native.most_scores, dim=1)):
         width = some.shape[1]
         partial = rows.new_empty(num_parts, width, dim, dtype=torch.float32)
         sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": width, "parts": num_parts}
@@ -264,7 +264,7 @@ def indexed_scores_grad(grad: Tensor, rows: Tensor, row_index: Tensor) -> Tensor
     return torch.cat(sums)
 
 
-def _packed(x: Tensor) -> Tensor:
+def in_packs(x: Tensor) -> Tensor:
     """Contiguous, and where sixteen bytes can be read at once."""
     return x if _is_packed(x) else x.clone(memory_format=torch.contiguous_format)
 

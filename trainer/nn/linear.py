@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
 from cohort_gnn.nn.operators import Operator
+from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # Cohort's products pay with at least as many rows, and as many columns
@@ -69,6 +70,8 @@ def _used_rows(grad: Tensor) -> int:
 
 def product_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``linear`` without gradients; all arguments have one dtype."""
+    if rows_stand_alone():
+        rows = kernels.in_packs(rows)  # a single row of a wider matrix already counts as contiguous
     if rows.shape[1] <= kernels.MAX_PRODUCT_DEPTH and _pays(rows, weight.shape[0]):
         return _product(rows, weight, bias)
     return F.linear(rows, weight, bias)
@@ -130,7 +133,8 @@ def _grad_pays(grad: Tensor, rows: Tensor) -> bool:
 
 
 def _pays(rows: Tensor, width: int) -> bool:
-    large = rows.shape[0] >= MANY_ROWS and min(rows.shape[1], width) >= FEW_COLUMNS
+    is_many = rows_stand_alone() or rows.shape[0] >= MANY_ROWS  # where they stand alone, widths decide
+    large = is_many and min(rows.shape[1], width) >= FEW_COLUMNS
     return large and torch.get_float32_matmul_precision() == "highest" and kernels.takes_products(rows, width)
 
 

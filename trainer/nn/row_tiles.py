@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cohort_gnn.nn.operators import BODIES
 
-TILE_ROWS = 128
+TILE_ROWS = 128  # on the CPU
 LEAST_TILES = 2  # of a single one, threads may share out the products of a row
+GPU_TILE_ROWS = 2048
 ALIGNED_BYTES = 64
 
 _aten = torch.ops.aten
@@ -23,13 +24,14 @@ _is_on = threading.local()
 
 @contextlib.contextmanager
 def row_tiles() -> Iterator[None]:
-    """Inside, on the CPU and without gradients, what layers of ``cohort.nn`` make of a row is the same bytes whichever
-    rows stand beside it, and however many threads torch has.
+    """Inside, without gradients, what layers of ``cohort.nn`` make of a row is the same bytes whichever rows stand
+    beside it, and however many threads torch has.
 
     Libraries of matrix products choose their code by the number of rows, and with it the order in which a row's
-    products are added up. So each product is a batch of products of ``TILE_ROWS`` rows, the last filled up with zeros.
-    A layer that could multiply rows before it sums them, or after, chooses by its widths alone. Long lists of edges are
-    summed in pieces that are counted from the list's first edge.
+    products are added up. So each product is that of tiles of as many rows, the last filled up with zeros: a batch of
+    tiles of ``TILE_ROWS`` rows on the CPU, one tile of ``GPU_TILE_ROWS`` after the other on a GPU. A layer that could
+    multiply rows before it sums them, or after, chooses by its widths alone. Long lists of edges are summed in pieces
+    that are counted from the list's first edge.
 
     Examples:
         >>> with torch.no_grad(), row_tiles():
@@ -62,9 +64,10 @@ class _Tiles(TorchDispatchMode):
             with self:  # for the products in it
                 return BODIES[func](*args, **(kwargs or {}))
         place = _PRODUCTS.get(func.overloadpacket)
-        if place is None or args[place].device.type != "cpu":
+        if place is None:
             return func(*args, **(kwargs or {}))
-        return _sum_with(args[:place], _product(*args[place : place + 2]), **(kwargs or {}))
+        rows, weight, *wide = args[place:]
+        return _sum_with(args[:place], _product(rows, weight, *wide), **(kwargs or {}))
 
 
 def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
@@ -74,26 +77,42 @@ def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha
     return made if out is None else out.copy_(made)
 
 
-def _product(rows: Tensor, weight: Tensor) -> Tensor:
-    """``rows @ weight``: [n, k] @ [k, m] or [k], or [b, n, k] @ [b, k, m]."""
+def _product(rows: Tensor, weight: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+    """``rows @ weight``, [n, k] @ [k, m] or [k], or [b, n, k] @ [b, k, m]; in the dtype of the rows by default."""
+    dtype = out_dtype or rows.dtype
     if weight.dim() == 1:
-        return _product_in_tiles(rows, weight.unsqueeze(1)).squeeze(1)
+        return _product_in_tiles(rows, weight.unsqueeze(1), dtype).squeeze(1)
     if rows.dim() == 2:
-        return _product_in_tiles(rows, weight)
-    return torch.stack(list(map(_product_in_tiles, rows, weight))) if len(rows) else torch.bmm(rows, weight)
+        return _product_in_tiles(rows, weight, dtype)
+    if not len(rows):
+        return rows.new_empty(0, rows.shape[1], weight.shape[2], dtype=dtype)
+    return torch.stack([_product_in_tiles(rows[i], weight[i], dtype) for i in range(len(rows))])
 
 
-def _product_in_tiles(rows: Tensor, weight: Tensor) -> Tensor:
-    """[n, k] @ [k, m] as a batch of equal products: that takes no longer than one product."""
-    count, out = len(rows), rows.new_empty(len(rows), weight.shape[1])
+def _product_in_tiles(rows: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """[n, k] @ [k, m] as a number of equal products."""
+    tile_rows, least = (GPU_TILE_ROWS, 1) if rows.is_cuda else (TILE_ROWS, LEAST_TILES)
+    count, out = len(rows), rows.new_empty(len(rows), weight.shape[1], dtype=dtype)
     is_aligned = rows.is_contiguous() and rows.data_ptr() % ALIGNED_BYTES == 0
-    tiles = count // TILE_ROWS if is_aligned and count >= LEAST_TILES * TILE_ROWS else 0
+    tiles = count // tile_rows if is_aligned and count >= least * tile_rows else 0
     if tiles:
-        first = rows[: tiles * TILE_ROWS].view(tiles, TILE_ROWS, -1)
-        torch.bmm(first, weight.expand(tiles, -1, -1), out=out[: tiles * TILE_ROWS].view(tiles, TILE_ROWS, -1))
-    if rest := count - tiles * TILE_ROWS:
-        tiles = max(LEAST_TILES, -(-rest // TILE_ROWS))
-        padded = rows.new_zeros(tiles, TILE_ROWS, rows.shape[1])
-        padded.view(-1, rows.shape[1])[:rest] = rows[count - rest :]
-        out[count - rest :] = torch.bmm(padded, weight.expand(tiles, -1, -1)).view(-1, weight.shape[1])[:rest]
+        _fill(out[: tiles * tile_rows], rows[: tiles * tile_rows], weight, tile_rows)
+    if rest := count - tiles * tile_rows:
+        room = max(least, -(-rest // tile_rows)) * tile_rows
+        padded, made = rows.new_zeros(room, rows.shape[1]), out.new_empty(room, weight.shape[1])
+        padded[:rest] = rows[count - rest :]
+        _fill(made, padded, weight, tile_rows)
+        out[count - rest :] = made[:rest]
     return out
+
+
+def _fill(out: Tensor, rows: Tensor, weight: Tensor, tile_rows: int) -> None:
+    """Puts the products of whole tiles into ``out``."""
+    if not rows.is_cuda:  # a batch takes no longer than one product
+        tiles = len(rows) // tile_rows
+        batch = rows.view(tiles, tile_rows, -1), weight.expand(tiles, -1, -1)
+        torch.bmm(*batch, out=out.view(tiles, tile_rows, -1))
+        return
+    wide = {} if out.dtype == rows.dtype else {"out_dtype": out.dtype}
+    for some, made in zip(rows.split(tile_rows), out.split(tile_rows), strict=True):
+        torch.mm(some, weight, **wide, out=made)

@@ -149,8 +149,7 @@ class Layerwise:
         rows, memories = self.features(), self.memory.kept_in[1:]
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(temporary_folder(self.out)) if KeptIn.FILES in memories else None
-            if self.device.type == "cpu":
-                stack.enter_context(row_tiles())
+            stack.enter_context(row_tiles())
             for number, memory in enumerate([*memories, None]):
                 made: RowsByType = {}
                 for name in self.gives[number]:

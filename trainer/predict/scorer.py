@@ -52,7 +52,7 @@ class _Request:
 
 
 class Scorer:
-    """Scores of nodes by a trained model, on the CPU, for one request at a time.
+    """Scores of nodes by a trained model, for one request at a time.
 
     Examples:
         >>> scorer = cohort.Scorer("runs/first", "data/cora")
@@ -63,8 +63,9 @@ class Scorer:
         torch.Size([1, 7])
 
     A score depends on the request's own nodes and edges and on the data set, never on the other nodes of the request or
-    on other requests: without ``num_neighbors`` it is, byte for byte, what ``cohort predict --device cpu`` writes for
-    the node, and for a new node what it would write after ``cohort dataset append`` of the same nodes and edges.
+    on other requests: without ``num_neighbors`` it is, byte for byte, what ``cohort predict`` writes for the node with
+    the same ``--device``, and for a new node what it would write after ``cohort dataset append`` of the same nodes and
+    edges.
 
     The data set is read as it is when the Scorer is made. Calls from several threads are allowed and run at once.
 
@@ -77,6 +78,7 @@ class Scorer:
         seed: of what is drawn.
         max_edges: lists of in-neighbours that a hop of a request may read, in edges; None: any number.
         node_type: of a run that predicts links, whose rows are wanted; None: that of the sources.
+        device: where the model runs: "cpu", "cuda" or "cuda:N". Rows and lists are read, and answers given, on the CPU.
 
     Raises:
         CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
@@ -92,13 +94,15 @@ class Scorer:
         seed: int = 0,
         max_edges: int | None = None,
         node_type: str | None = None,
+        device: str | torch.device = "cpu",
     ):
         self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
         self.model, self._targets = model_of_run(Path(run), self.data)
-        self.model.eval()
+        self._device = torch.device(device)
+        self.model.to(self._device).eval()
         _demand_plain(self.model, self.data)
         self._relation = _relation_of(Path(run)) if isinstance(self._targets, LinkTargets) else None
-        self._served = self._relation and ServedTargets(self.model, self.data, self._relation)
+        self._served = self._relation and ServedTargets(self.model, self.data, self._relation, self._device)
         sources = self._relation[0] if self._relation and len(self.data.node_types) > 1 else None
         self.node_type = output_of(self.model, node_type or sources)
         num_layers = len(self.model.edge_types)
@@ -237,7 +241,7 @@ class Scorer:
         return self._served is not None
 
     def _computed(self, wanted: np.ndarray, request: _Request, hidden: bool) -> Tensor:
-        """The scores of nodes, int64 [n], each once."""
+        """The scores of nodes, int64 [n], each once; on the CPU."""
         layers = self.model.edge_types[: len(self.model.edge_types) - hidden]
         outputs: list[dict[str, np.ndarray]] = [{self.node_type: wanted}]
         blocks: list[dict[str, Any]] = []
@@ -248,7 +252,7 @@ class Scorer:
             blocks.insert(0, made)
             reads = {kind: _union([ids[kind] for _, ids in made.values()]) for kind in self._reads[number]}
             outputs.insert(0, reads)
-        rows = {name: self._features(name, nodes, request) for name, nodes in outputs[0].items()}
+        rows = {name: self._features(name, nodes, request).to(self._device) for name, nodes in outputs[0].items()}
         for number, made in enumerate(blocks):
             results = {}
             for name, (relations, ids) in made.items():
@@ -256,10 +260,13 @@ class Scorer:
                 num_targets = {kind: len(outputs[number + 1][name]) if kind == name else 0 for kind in self._tables}
                 results[name] = self.model.layer_on(number, x, relations, num_targets, {})[name].float()
             rows = {
-                name: results.get(name, torch.empty(0, self.model.width_of(min(number, len(layers) - 1))))
+                name: results.get(name, self._on_device(np.empty((0, self.model.width_of(number)), np.float32)))
                 for name in outputs[number + 1]
             }
-        return rows[self.node_type]
+        return rows[self.node_type].cpu()
+
+    def _on_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
 
     def _blocks(
         self, number: int, name: str, nodes: np.ndarray, request: _Request
@@ -284,10 +291,10 @@ class Scorer:
                 degrees = None
                 if not self.model.two_sided:
                     in_degrees = self._lists.in_degrees(relation, ids[kind], request.edges.get(relation))
-                    degrees = torch.from_numpy(in_degrees)
-                edges = torch.from_numpy(lists[relation].indptr), torch.from_numpy(source)
+                    degrees = self._on_device(in_degrees)
+                edges = self._on_device(lists[relation].indptr), self._on_device(source)
                 blocks[relation] = Block(*edges, len(ids[kind]), len(nodes), degrees=degrees)
-        none = torch.zeros(1, dtype=torch.int64)
+        none = torch.zeros(1, dtype=torch.int64, device=self._device)
         for relation in self.model.edge_types[number]:
             if relation[2] != name:  # whose targets are other nodes
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
@@ -440,7 +447,7 @@ def _union(sets: list[np.ndarray]) -> np.ndarray:
 
 def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:
     """The rows of wanted nodes among those of nodes, a `_union`."""
-    return rows if nodes is wanted else rows[torch.from_numpy(np.searchsorted(nodes, wanted))]
+    return rows if nodes is wanted else rows[torch.from_numpy(np.searchsorted(nodes, wanted)).to(rows.device)]
 
 
 def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_sided: bool) -> list[int]:

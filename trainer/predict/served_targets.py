@@ -20,23 +20,25 @@ WORK_BYTES = 256 << 20  # of a piece of a layer, beside the rows of all nodes
 
 class ServedTargets:
     """All targets of a relation, with the rows that the model makes of them: those are computed at the first use, in
-    memory, with one hidden layer of all nodes at a time.
+    host memory, with one hidden layer of all nodes at a time.
 
     Args:
         relation: whose links the model predicts.
+        device: where the model is, and layers run.
     """
 
-    def __init__(self, model: Any, data: StoredGraph, relation: EdgeType):
-        self._model, self._data, self._relation = model, data, relation
+    def __init__(self, model: Any, data: StoredGraph, relation: EdgeType, device: torch.device):
+        self._model, self._data, self._relation, self._device = model, data, relation, device
         self._edges = LinkEdges(data, relation)
 
     @functools.cached_property
     def _rows(self) -> np.ndarray:
         """float32 [targets, width]."""
         name, model = self._relation[2], self._model
-        memory = MemoryPlan(WORK_BYTES, [KeptIn.FILES, *[KeptIn.WHOLE] * (len(model.edge_types) - 1)])
+        hidden = KeptIn.WHOLE if self._device.type == "cpu" else KeptIn.HOST
+        memory = MemoryPlan(WORK_BYTES, [KeptIn.FILES, *[hidden] * (len(model.edge_types) - 1)])
         rows = new_rows((self._data.node_types[name].num_nodes, model.num_classes), None)
-        layers = Layerwise(model, self._data, memory, self._data.path, torch.device("cpu"), name)
+        layers = Layerwise(model, self._data, memory, self._data.path, self._device, name)
         layers.run(keep_scores(rows), lambda done: None)
         return rows
 

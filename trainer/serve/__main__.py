@@ -1,8 +1,8 @@
 """``python -m cohort_gnn.trainer.serve JOB``: the program of ``cohort serve``; JOB is JSON.
 
-The job: ``run`` and ``dataset`` (folders), ``num_neighbors`` (or null), ``seed``, ``max_edges``, ``limits`` (see
-app.py), ``threads``, ``waiting`` (requests), ``host``, ``port``, ``token_file``, ``unix_socket``, ``certificate``,
-``key``, ``client_ca`` (or null). Tokens are in no argument, which other users could read.
+The job: ``run`` and ``dataset`` (folders), ``device``, ``num_neighbors`` (or null), ``seed``, ``max_edges``,
+``limits`` (see app.py), ``threads``, ``waiting`` (requests), ``host``, ``port``, ``token_file``, ``unix_socket``,
+``certificate``, ``key``, ``client_ca`` (or null). Tokens are in no argument, which other users could read.
 """
 
 import functools
@@ -45,7 +45,7 @@ def serve(job: dict[str, Any]) -> int:
     """Answers requests until it is told to stop; those that are under way get their answers."""
     token = None if job["token_file"] is None else _token_in(Path(job["token_file"]))
     torch.set_num_threads(job["threads"])
-    options = {"num_neighbors": job["num_neighbors"], "seed": job["seed"], "max_edges": job["max_edges"]}
+    options = {name: job[name] for name in ("device", "num_neighbors", "seed", "max_edges")}
     make = functools.partial(Scorer, job["run"], job["dataset"], **options)
     worker = Worker(make, Path(job["dataset"]) / "meta.json", job["waiting"])
     limits = Limits(**job["limits"])

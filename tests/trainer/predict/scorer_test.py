@@ -20,6 +20,7 @@ from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, 
 RELATION = ("node", "to", "node")
 NODES, NEW, DIM, CLASSES = 400, 7, 12, 5
 AUTHORS, NEW_AUTHORS = 60, 3
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def write(folder: Path, **tensors):
@@ -90,21 +91,22 @@ def scorer_of(monkeypatch, model, data, **options) -> scorer.Scorer:
     return scorer.Scorer("run", data, **options)
 
 
-def predicted(model, data, scratch: Path) -> torch.Tensor:
+def predicted(model, data, scratch: Path, device: str) -> torch.Tensor:
     """float32 [nodes of the target type, classes], as `cohort predict` computes them."""
     name = data.target
     out = np.empty((data.node_types[name].num_nodes, CLASSES), np.float32)
     memory = MemoryPlan(1 << 30, [KeptIn.WHOLE] * 2)
-    Layerwise(model, data, memory, scratch, torch.device("cpu"), name).run(keep_scores(out), lambda done: None)
+    Layerwise(model, data, memory, scratch, torch.device(device), name).run(keep_scores(out), lambda done: None)
     return torch.from_numpy(out)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", [*ONE_TYPE, *SEVERAL_TYPES])
-def test_scores_are_those_of_predict_before_and_after_nodes_come(graphs, monkeypatch, tmp_path, kind):
+def test_scores_are_those_of_predict_before_and_after_nodes_come(graphs, monkeypatch, tmp_path, kind, device):
     grown = graphs[kind not in ONE_TYPE]
     model = model_on(kind, grown.before)
-    answers = scorer_of(monkeypatch, model, grown.before)
-    before, after = predicted(model, grown.before, tmp_path), predicted(model, grown.after, tmp_path)
+    answers = scorer_of(monkeypatch, model, grown.before, device=device)
+    before, after = (predicted(model, data, tmp_path, device) for data in (grown.before, grown.after))
     some = [3, 17, 3, 399, 0]
     assert torch.equal(answers.score(some), before[some])
     new = {"new_nodes": grown.new_nodes, "new_edges": grown.new_edges}

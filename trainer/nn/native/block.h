@@ -16,7 +16,7 @@ struct BlockRef {
   int64_t num_edges = 0;           // those that count; offsets may go beyond
   int64_t num_rows = 0;
   bool skip_self = false;   // edges from a row to itself do not count
-  bool own_pieces = false;  // host bodies: pieces (see below) are counted from each row's first edge
+  bool own_pieces = false;  // pieces (see below) are counted from each row's first edge
 
   COHORT_HOST_DEVICE int64_t first(int64_t row) const {
     if (row >= num_offsets) return num_edges;
@@ -32,7 +32,8 @@ struct BlockRef {
 };
 
 // Rows of more edges than this are reduced in pieces, and the pieces in their order, so that a hub of 1e5 neighbours
-// keeps many threads busy. A piece ends where a multiple of this many edges of the block is reached.
+// keeps many threads busy. A piece ends where a multiple of this many edges of the block is reached; or of the row, and
+// the last piece then has the edges after it, too, so that there are no more pieces than multiples of the block.
 constexpr int64_t kPieceEdges = 128;
 
 // How many pieces there can be; piece p is of the row, if any, that has edge p * kPieceEdges.
@@ -44,35 +45,21 @@ COHORT_HOST_DEVICE inline int64_t max_pieces(int64_t num_edges) {
 struct EdgeRange {
   int64_t begin = 0;
   int64_t end = 0;
+  bool own_pieces = false;
   COHORT_HOST_DEVICE bool in_pieces() const { return end - begin > kPieceEdges; }
   COHORT_HOST_DEVICE int64_t first_piece() const { return (begin + kPieceEdges - 1) / kPieceEdges; }
-  COHORT_HOST_DEVICE int64_t end_piece() const { return (end + kPieceEdges - 1) / kPieceEdges; }
-  // The edges of piece p: the first also has those before its multiple.
+  COHORT_HOST_DEVICE int64_t end_piece() const {
+    return own_pieces ? first_piece() + (end - begin) / kPieceEdges : (end + kPieceEdges - 1) / kPieceEdges;
+  }
+  // The edges of piece p: the first also has those before its multiple of the block.
   COHORT_HOST_DEVICE EdgeRange piece(int64_t p) const {
-    const int64_t next = (p + 1) * kPieceEdges;
-    return {p == first_piece() ? begin : p * kPieceEdges, next < end ? next : end};
+    const int64_t shift = own_pieces ? begin - first_piece() * kPieceEdges : 0, next = (p + 1) * kPieceEdges + shift;
+    return {p == first_piece() ? begin : p * kPieceEdges + shift, p + 1 == end_piece() ? end : next};
   }
 };
 
 COHORT_HOST_DEVICE inline EdgeRange range_of(const BlockRef& block, int64_t row) {
-  return {block.first(row), block.first(row + 1)};
-}
-
-// The same for host bodies, whose pieces end at multiples that are counted from edge `origin`.
-struct HostRange : EdgeRange {
-  int64_t origin = 0;
-  EdgeRange counted() const { return {begin - origin, end - origin}; }
-  int64_t first_piece() const { return counted().first_piece(); }
-  int64_t end_piece() const { return counted().end_piece(); }
-  EdgeRange piece(int64_t p) const {
-    const EdgeRange part = counted().piece(p);
-    return {part.begin + origin, part.end + origin};
-  }
-};
-
-inline HostRange host_range_of(const BlockRef& block, int64_t row) {
-  const EdgeRange range = range_of(block, row);
-  return {range, block.own_pieces ? range.begin : 0};
+  return {block.first(row), block.first(row + 1), block.own_pieces};
 }
 
 }  // namespace cohort::trainer

@@ -24,7 +24,7 @@ void sum_rows(const Call& call, int64_t width, int64_t first_row, Add add, Write
     std::vector<A> sum(static_cast<std::size_t>(width)), piece(sum.size());
 #pragma omp for schedule(dynamic, kRowsAtOnce)
     for (int64_t row = 0; row < block.num_rows; ++row) {
-      const HostRange range = host_range_of(block, row);
+      const EdgeRange range = range_of(block, row);
       const auto add_range = [&](EdgeRange edges, std::vector<A>& to) {
         std::fill(to.begin(), to.end(), A{0});
         for (int64_t e = edges.begin; e < edges.end; ++e) {
@@ -32,7 +32,7 @@ void sum_rows(const Call& call, int64_t width, int64_t first_row, Add add, Write
           if (!(block.skip_self && index == first_row + row)) add(call.weights, block.number(e), index, to.data());
         }
       };
-      add_range(range.in_pieces() ? HostRange{} : range, sum);
+      add_range(range.in_pieces() ? EdgeRange{} : range, sum);
       for (int64_t p = range.first_piece(); range.in_pieces() && p < range.end_piece(); ++p) {
         add_range(range.piece(p), piece);
         for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];
@@ -135,7 +135,7 @@ void dot(const DotCall& call) {
   auto *dots = static_cast<Sum<T>*>(call.dots), *own_dots = static_cast<Sum<T>*>(call.own_dots);
 #pragma omp parallel for schedule(dynamic, kRowsAtOnce) if (call.block.num_rows > kRowsAtOnce)
   for (int64_t row = 0; row < call.block.num_rows; ++row) {
-    const HostRange range = host_range_of(call.block, row);
+    const EdgeRange range = range_of(call.block, row);
     const int64_t own = call.first_row + row;
     for (int64_t e = range.begin; e < range.end; ++e) {
       Sum<T>* to = dots + e * call.heads;

@@ -29,7 +29,7 @@ class JoinedRow {
   }
 
   void sum(int64_t row) {
-    const HostRange range = host_range_of(call_.block, row);
+    const EdgeRange range = range_of(call_.block, row);
     const T* own = row_of(call_.own, call_.own_stride, row, zeros_);
     for (std::size_t c = 0; c < own_.size(); ++c) own_[c] = widen(own[c]);
     clear(slopes_, bent_);

@@ -53,7 +53,7 @@ void largest_of(const MaxCall& call) {
     std::vector<A> largest(static_cast<std::size_t>(call.dim)), ties(largest.size());
 #pragma omp for schedule(dynamic, kRowsAtOnce)
     for (int64_t row = 0; row < call.block.num_rows; ++row) {
-      const HostRange range = host_range_of(call.block, row);
+      const EdgeRange range = range_of(call.block, row);
       std::fill(largest.begin(), largest.end(), range.begin < range.end ? A{-INFINITY} : A{0});
       std::fill(ties.begin(), ties.end(), A{0});
       for (int64_t e = range.begin; e < range.end; ++e) {
@@ -76,7 +76,7 @@ void shares_of(const MaxGradCall& call) {
     std::vector<A> sum(static_cast<std::size_t>(call.dim)), piece(sum.size());
 #pragma omp for schedule(dynamic, kRowsAtOnce)
     for (int64_t row = 0; row < call.block.num_rows; ++row) {
-      const HostRange range = host_range_of(call.block, row);
+      const EdgeRange range = range_of(call.block, row);
       const T* x = static_cast<const T*>(call.x) + row * call.x_stride;
       const auto add_edges = [&](EdgeRange edges, std::vector<A>& to) {
         std::fill(to.begin(), to.end(), A{0});
@@ -92,7 +92,7 @@ void shares_of(const MaxGradCall& call) {
           add_shares(call.dim, x, largest, shares, to.data());
         }
       };
-      add_edges(range.in_pieces() ? HostRange{} : range, sum);
+      add_edges(range.in_pieces() ? EdgeRange{} : range, sum);
       for (int64_t p = range.first_piece(); range.in_pieces() && p < range.end_piece(); ++p) {
         add_edges(range.piece(p), piece);
         for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];

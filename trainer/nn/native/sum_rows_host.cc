@@ -23,7 +23,7 @@ class RowSummer {
         zeros_(call.own_row_index || call.row_index ? static_cast<std::size_t>(call.dim) : 0) {}
 
   void sum(int64_t row) {
-    const HostRange range = host_range_of(call_.block, row);
+    const EdgeRange range = range_of(call_.block, row);
     std::fill(sum_.begin(), sum_.end(), A{0});
     if (range.in_pieces()) {
       for (int64_t p = range.first_piece(); p < range.end_piece(); ++p) {

@@ -68,15 +68,32 @@ class Neighbourhoods:
 
         Args:
             keys: int64 [n], by which is drawn; None: the nodes.
-            most: longer lists are cut to so many edges, drawn without replacement, by the seed and the target's key;
-                -1: they are not.
+            most: of longer lists so many edges are drawn, without replacement, by the seed, the target's key and the
+                length of the list; -1: they are taken whole.
 
         Raises:
             CohortError: the lists have more than ``max_edges``.
         """
-        stored = self._stored(relation, nodes)
-        lists = stored if new is None or not len(new.sources) or not len(nodes) else _joined(stored, nodes, new)
-        return lists if most < 0 else self._drawn(lists, nodes if keys is None else keys, most)
+        begin, counts = self._stored(relation, nodes)
+        came, others = _new_sources(nodes, new)
+        lengths = counts + came
+        offsets = _offsets(lengths if most < 0 else np.minimum(lengths, most))
+        if self._max_edges is not None and offsets[-1] > self._max_edges:
+            expected = f"nodes with at most {self._max_edges:,} in-neighbours of one hop"
+            hint = "ask for fewer nodes at once, or have fewer of their neighbours drawn"
+            raise CohortError(f"{', '.join(relation)}", expected, f"{offsets[-1]:,}", hint)
+        owner = np.repeat(np.arange(len(nodes)), np.diff(offsets))
+        places = np.arange(offsets[-1]) - offsets[owner]
+        cut = np.flatnonzero(lengths > most) if most >= 0 else np.empty(0, np.int64)
+        if len(cut):
+            drawn = self._drawn((nodes if keys is None else keys)[cut], lengths[cut], most)
+            places[(offsets[cut, None] + np.arange(most)).ravel()] = drawn.ravel()
+        indices, after = self._edges[relation].indices, places - counts[owner]
+        is_stored = after < 0
+        sources = np.empty(len(places), np.int64)
+        sources[is_stored] = indices[(begin[owner] + places)[is_stored]]
+        sources[~is_stored] = others[(_offsets(came)[owner] + after)[~is_stored]]
+        return Lists(offsets, sources)
 
     def in_degrees(self, relation: EdgeType, nodes: np.ndarray, new: NewEdges | None = None) -> np.ndarray:
         """int32 [n], without edges from a node to itself."""
@@ -86,55 +103,36 @@ class Neighbourhoods:
         loops = np.bincount(places[lists.sources == nodes[places]], minlength=len(nodes))
         return (counts - loops).astype(np.int32)
 
-    def _stored(self, relation: EdgeType, nodes: np.ndarray) -> Lists:
-        indptr, indices = self._edges[relation].indptr, self._edges[relation].indices
+    def _stored(self, relation: EdgeType, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64 [n]: where the lists of nodes begin in the graph, and their lengths; new nodes have none."""
+        indptr = self._edges[relation].indptr
         known = np.minimum(nodes, self._counts[relation[2]] - 1)
         begin = np.asarray(indptr[known])
-        counts = np.where(known == nodes, np.asarray(indptr[known + 1]) - begin, 0)
-        offsets = _offsets(counts)
-        if self._max_edges is not None and offsets[-1] > self._max_edges:
-            expected = f"nodes with at most {self._max_edges:,} in-neighbours of one hop"
-            hint = "ask for fewer nodes at once, or have fewer of their neighbours drawn"
-            raise CohortError(f"{', '.join(relation)}", expected, f"{offsets[-1]:,}", hint)
-        return Lists(offsets, np.asarray(indices[_places(begin, counts)], np.int64))
+        return begin, np.where(known == nodes, np.asarray(indptr[known + 1]) - begin, 0)
 
-    def _drawn(self, lists: Lists, keys: np.ndarray, most: int) -> Lists:
-        counts = np.diff(lists.indptr)
-        cut = np.flatnonzero(counts > most)
-        if not len(cut):
-            return lists
-        places = _places(lists.indptr[cut], counts[cut])
-        owner = np.repeat(np.arange(len(cut)), counts[cut])
-        in_list = places - lists.indptr[cut][owner]
-        list_keys = _hashed(keys[cut].astype(np.uint64) + np.uint64(self._seed))
-        order = np.lexsort(
-            (_hashed(list_keys[owner] + in_list.astype(np.uint64)), owner)
-        )  # in each list, the least first
-        is_kept = np.ones(len(lists.sources), bool)
-        is_kept[places[order[in_list >= most]]] = False
-        return Lists(_offsets(np.minimum(counts, most)), lists.sources[is_kept])
+    def _drawn(self, keys: np.ndarray, lengths: np.ndarray, most: int) -> np.ndarray:
+        """int64 [n, most]: places in lists of so many edges, ascending; each set of places is as likely as the others
+        (Robert Floyd's algorithm: Bentley and Floyd, Programming Pearls, CACM 30(9), 1987)."""
+        states, chosen = _hashed(keys.astype(np.uint64) + np.uint64(self._seed)), np.empty((len(keys), most), np.int64)
+        for i in range(most):
+            last = lengths - most + i
+            place = (_hashed(states + np.uint64(i)) % (last + 1).astype(np.uint64)).astype(np.int64)
+            chosen[:, i] = np.where((chosen[:, :i] == place[:, None]).any(axis=1), last, place)
+        chosen.sort(axis=1)
+        return chosen
 
 
-def _joined(stored: Lists, nodes: np.ndarray, new: NewEdges) -> Lists:
-    """The lists with the new edges into these nodes at their ends: as each has a new node at one end, it leads into a
-    new node, which has no others, or comes from one, whose number is higher than those of others."""
+def _new_sources(nodes: np.ndarray, new: NewEdges | None) -> tuple[np.ndarray, np.ndarray]:
+    """(int64 [nodes], how many new edges lead into each; their sources, one list after the other). They stand at the
+    ends of lists: as each has a new node at one end, it leads into a new node, which has no others, or comes from one,
+    whose number is higher than those of others."""
+    if new is None or not len(new.sources) or not len(nodes):
+        return np.zeros(len(nodes), np.int64), np.empty(0, np.int64)
     order = np.argsort(nodes, kind="stable")
     at = np.minimum(np.searchsorted(nodes[order], new.targets), len(nodes) - 1)
     wanted = nodes[order][at] == new.targets
     owners, sources = order[at[wanted]], new.sources[wanted]
-    by_list = np.lexsort((sources, owners))
-    counts, came = np.diff(stored.indptr), np.bincount(owners, minlength=len(nodes))
-    offsets = _offsets(counts + came)
-    joined = np.empty(offsets[-1], np.int64)
-    joined[_places(offsets[:-1], counts)] = stored.sources
-    joined[_places(offsets[:-1] + counts, came)] = sources[by_list]
-    return Lists(offsets, joined)
-
-
-def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: starts[0], starts[0] + 1, ... of so many each, one list after the other."""
-    offsets = _offsets(counts)
-    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+    return np.bincount(owners, minlength=len(nodes)), sources[np.lexsort((sources, owners))]
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

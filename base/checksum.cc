@@ -1,6 +1,7 @@
 #include "base/checksum.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -122,6 +123,11 @@ COHORT_FOLDS uint32_t crc_by_folding(const std::byte* from, std::size_t count, u
 }
 #endif
 
+constexpr uint64_t kPrime1 = 0x9e3779b185ebca87, kPrime2 = 0xc2b2ae3d27d4eb4f, kPrime3 = 0x165667b19e3779f9,
+                   kPrime4 = 0x85ebca77c2b2ae63, kPrime5 = 0x27d4eb2f165667c5;  // of XXH64
+
+uint64_t xxh64_round(uint64_t lane, uint64_t word) { return std::rotl(lane + word * kPrime2, 31) * kPrime1; }
+
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
@@ -149,6 +155,36 @@ uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before) {
   const uint32_t shift = shift_by_power(kPiecePower);
   for (const uint32_t piece : pieces) before = multiply(shift, before) ^ piece;
   return crc32c(bytes.subspan(count * kPieceBytes), before);
+}
+
+uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed) {
+  const std::byte* from = bytes.data();
+  std::size_t left = bytes.size();
+  uint64_t hash = seed + kPrime5;
+  if (left >= 32) {
+    std::array<uint64_t, 4> lanes = {seed + kPrime1 + kPrime2, seed + kPrime2, seed, seed - kPrime1};
+    for (; left >= 32; left -= 32) {
+      for (uint64_t& lane : lanes) {
+        lane = xxh64_round(lane, load_as<uint64_t>(from));
+        from += sizeof(uint64_t);
+      }
+    }
+    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
+    for (const uint64_t lane : lanes) hash = (hash ^ xxh64_round(0, lane)) * kPrime1 + kPrime4;
+  }
+  hash += bytes.size();
+  for (; left >= 8; left -= 8, from += 8) {
+    hash = std::rotl(hash ^ xxh64_round(0, load_as<uint64_t>(from)), 27) * kPrime1 + kPrime4;
+  }
+  if (left >= 4) {
+    hash = std::rotl(hash ^ load_as<uint32_t>(from) * kPrime1, 23) * kPrime2 + kPrime3;
+    from += 4;
+    left -= 4;
+  }
+  for (; left; --left, ++from) hash = std::rotl(hash ^ static_cast<uint8_t>(*from) * kPrime5, 11) * kPrime1;
+  hash = (hash ^ (hash >> 33)) * kPrime2;
+  hash = (hash ^ (hash >> 29)) * kPrime3;
+  return hash ^ (hash >> 32);
 }
 
 }  // namespace cohort::base

@@ -49,6 +49,16 @@ def take_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), ord
     out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.
     """
 
+def digest_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], digests: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
+    """
+    uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and uint64 [m], of itself and rows indptr[i] to indptr[i + 1].
+    """
+
+def mark_targets(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], is_marked: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], reached: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled in place.
+    """
+
 def partition(folder: str | os.PathLike, *, method: str, num_parts: int, seed: int, memory_bytes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]:
     """
     int32 [V]: the part of each node; memory_bytes 0: what the machine has left.

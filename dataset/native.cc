@@ -15,6 +15,7 @@
 #include "base/format.h"
 #include "base/nanobind_errors.h"
 #include "dataset/appending/merge.h"
+#include "dataset/changed_rows.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"
 #include "dataset/generating/features.h"
@@ -41,17 +42,25 @@ using Indices = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // Of one relation: number of its source type and of its target type, indptr, indices, and what is said of its reverse.
 using OfRelation = std::tuple<int, int, Ids, Indices, int>;
 
+// Whether they ascend from 0 to `count`.
+bool are_offsets(std::span<const int64_t> offsets, int64_t count) {
+  return !offsets.empty() && offsets.front() == 0 && offsets.back() == count && std::ranges::is_sorted(offsets);
+}
+
+base::CscRef csc_of(const Ids& indptr, const Indices& indices) {
+  const base::CscRef csc{static_cast<int64_t>(indptr.shape(0)) - 1, static_cast<int64_t>(indices.shape(0)),
+                         indptr.data(), indices.data(), static_cast<int>(indices.itemsize())};
+  if (!are_offsets({indptr.data(), indptr.shape(0)}, csc.num_edges)) {
+    throw base::Error({"indptr of a relation", "ascending offsets from 0 to the number of edges", "others",
+                       "cohort dataset check says which"});
+  }
+  return csc;
+}
+
 std::vector<RelationLists> lists_of(const std::vector<OfRelation>& relations) {
   std::vector<RelationLists> lists;
   for (const auto& [source, target, indptr, indices, reverse_of] : relations) {
-    const base::CscRef csc{static_cast<int64_t>(indptr.shape(0)) - 1, static_cast<int64_t>(indices.shape(0)),
-                           indptr.data(), indices.data(), static_cast<int>(indices.itemsize())};
-    if (!std::is_sorted(csc.indptr, csc.indptr + csc.num_nodes + 1) || csc.indptr[0] != 0 ||
-        csc.indptr[csc.num_nodes] != csc.num_edges) {
-      throw base::Error({"indptr of a relation", "ascending offsets from 0 to the number of edges", "others",
-                         "cohort dataset check says which"});
-    }
-    lists.push_back({source, target, csc, reverse_of});
+    lists.push_back({source, target, csc_of(indptr, indices), reverse_of});
   }
   return lists;
 }
@@ -136,6 +145,28 @@ void take_rows_of(const ConstBytes& rows, const Ids& ids, const Bytes& out) {
   const nb::gil_scoped_release release;
   take_rows(reinterpret_cast<const std::byte*>(rows.data()), rows.shape(1), span_of(ids),
             reinterpret_cast<std::byte*>(out.data()));
+}
+
+using Digests = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // uint64 [n], written
+using Marks = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;        // bool [nodes], written
+using ConstMarks = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void digest_rows_of(const ConstBytes& rows, const Digests& digests, const std::optional<Ids>& indptr) {
+  const auto count = static_cast<int64_t>(rows.shape(0));
+  base::require(indptr ? indptr->shape(0) == digests.shape(0) + 1 && are_offsets(span_of(*indptr), count)
+                       : rows.shape(0) == digests.shape(0),
+                "a digest for each row, or for each list of an indptr that leads to all rows");
+  run_interruptibly([&](const std::stop_token& stop) {
+    digest_rows(reinterpret_cast<const std::byte*>(rows.data()), rows.shape(1), indptr ? indptr->data() : nullptr,
+                {digests.data(), digests.shape(0)}, stop);
+  });
+}
+
+// The indices are nodes of the sources' type, as demand_in_range() has seen.
+void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks& is_marked, const Marks& reached) {
+  const base::CscRef csc = csc_of(indptr, indices);
+  base::require(static_cast<int64_t>(reached.shape(0)) == csc.num_nodes, "a mark for each target");
+  run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, is_marked.data(), reached.data(), stop); });
 }
 
 void demand_folder_in_range(const std::filesystem::path& folder) {
@@ -302,6 +333,19 @@ std::pair<int64_t, nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>> merge_edges_of(
   return {result->num_edges, {result->changed.data(), {result->changed.size()}, owner}};
 }
 
+// Functions of rows and lists of in-neighbours.
+void add_rows(nb::module_& m) {
+  m.def("take_rows", &take_rows_of, "rows"_a, "ids"_a, "out"_a,
+        "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
+  m.def("digest_rows", &digest_rows_of, "rows"_a, "digests"_a, "indptr"_a = nb::none(),
+        "uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and "
+        "uint64 [m], of itself and rows indptr[i] to indptr[i + 1].");
+  m.def(
+      "mark_targets", &mark_targets_of, "indptr"_a, "indices"_a, "is_marked"_a, "reached"_a,
+      "reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled "
+      "in place.");
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -323,8 +367,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("row_bytes", &FeatureGenerator::row_bytes)
       .def("write", &generate_rows, "labels"_a, "nodes"_a, "out"_a,
            "labels int64 [V], nodes int64 [n] -> out uint8 [n, row_bytes], filled in place.");
-  m.def("take_rows", &take_rows_of, "rows"_a, "ids"_a, "out"_a,
-        "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
+  add_rows(m);
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
   m.def("has_metis", &has_metis);

@@ -52,18 +52,19 @@ def original_ids(dataset: str | os.PathLike, node_type: str | None = None) -> pa
         >>> original_ids("data/payments", "user")[0].as_py()
         'u17'
     """
-    import pyarrow as pa
-
     data = open_dataset(dataset)
     name = data.target if node_type is None else node_type
     if name not in data.node_types:
         raise CohortError("node_type", f"one of {', '.join(data.node_types)}", name)
     prefix = f"{data.key_of(name)}." if data.key_of(name) else ""
-    if (renamed := data.path / f"{prefix}{RENAMED}").exists():
-        return pa.array(np.load(renamed))
-    path, count = data.path / f"{prefix}{FILE}", data.node_types[name].num_nodes
-    if not path.exists():
+    renamed, path = data.path / f"{prefix}{RENAMED}", data.path / f"{prefix}{FILE}"
+    if not renamed.exists() and not path.exists():
         return None
+    import pyarrow as pa
+
+    if renamed.exists():
+        return pa.array(np.load(renamed))
+    count = data.node_types[name].num_nodes
     try:
         with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
             ids = reader.read_all()["id"].combine_chunks()

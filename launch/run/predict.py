@@ -116,8 +116,8 @@ def _add_keeping(parser) -> None:
         "--update",
         type=Path,
         metavar="FOLDER",
-        help="compute only what cohort dataset append has changed since a predict with --keep FOLDER; the output is,"
-        " byte for byte, that of a predict of all. --keep keeps its rows, in the same folder or another",
+        help="compute only what has changed in DIR since a predict with --keep FOLDER: edges, nodes, features; the"
+        " output is, byte for byte, that of a predict of all. --keep keeps its rows, in the same folder or another",
     )
 
 

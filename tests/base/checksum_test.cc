@@ -1,10 +1,11 @@
-// CRC-32C: known answers, and that all ways give the same.
+// CRC-32C: known answers, and that all ways give the same. XXH64: known answers.
 #include "base/checksum.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cohort::base {
@@ -16,6 +17,16 @@ TEST(Checksum, KnownAnswers) {
   EXPECT_EQ(crc32c(std::as_bytes(std::span(text + 4, 5)), crc32c(std::as_bytes(std::span(text, 4)))), 0xe3069283u);
   const std::vector<std::byte> zeros(32);
   EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
+}
+
+TEST(Checksum, KnownAnswersOfXxh64) {
+  const auto hash = [](std::string_view text, uint64_t seed = 0) {
+    return xxh64(std::as_bytes(std::span(text)), seed);
+  };
+  EXPECT_EQ(hash(""), 0xef46db3751d8e999u);
+  EXPECT_EQ(hash("a"), 0xd24ec4f1a98c6e5bu);
+  EXPECT_EQ(hash("abc"), 0x44bc2cf5ad770999u);
+  EXPECT_EQ(hash("Nobody inspects the spammish repetition"), 0xfbcea83c8a378bf1u);  // longer than a block of 32 bytes
 }
 
 TEST(Checksum, OfLongBytesItIsThatOfTheirPieces) {

@@ -1,7 +1,7 @@
 """What `cohort predict --keep` leaves for a later `--update`: the rows that each layer made, and of what.
 
-The folder has ``record.json``, which names a folder beside it with a .npy file for each layer and node type. The record
-is replaced last, so that it always names rows that are whole.
+The folder has ``record.json``, which names a folder beside it with a .npy file for each layer and node type, and for
+the digests of each node type and edge type. The record is replaced last, so that it always names files that are whole.
 """
 
 import contextlib
@@ -23,18 +23,15 @@ from cohort_gnn.base.files import temporary_folder, write_whole
 from cohort_gnn.base.machine import cpu_model
 from cohort_gnn.base.version import __version__
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import map_array
-from cohort_gnn.dataset.changes import Changes, changes_since, state_of
-from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.spec.run_file import read_run_json
-from cohort_gnn.trainer.predict.node_rows import PreparedRows, features_of
+from cohort_gnn.trainer.predict.digests import Digests
 
 RECORD = "record.json"
-NUM_ROWS = 1024  # of features of each node type, evenly spaced, that are compared
 CURE = "predict all: leave out --update"
 
 
@@ -42,75 +39,55 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     """The content of record.json.
 
     Attributes:
-        rows: the folder with the rows.
-        state: of the data set, as `state_of` gives it.
+        rows: the folder with the files.
         nodes: of each type, how many there were.
+        edges: of each edge type, how many targets there were.
         made_of: digests of what else the rows depend on.
     """
 
     format: Literal["cohort-kept-layers"]
-    version: Literal[1]
+    version: Literal[2]
     rows: str
-    state: str
     nodes: dict[str, int]
+    edges: list[tuple[EdgeType, int]]
     made_of: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Before:
-    """What an earlier predict kept.
-
-    Attributes:
-        changes: of the data set since then.
-    """
+    """What an earlier predict kept."""
 
     folder: Path
     record: Record
-    changes: Changes
 
-    def rows(self, number: int, place: int, width: int, name: str) -> np.ndarray:
-        """float32 [nodes, width], mapped: what a layer made for the nodes of a type, the `place`-th of the data set.
+    def rows(self, number: int, name: str, width: int) -> np.ndarray:
+        """float32 [nodes, width], mapped: what a layer made for the nodes of a type.
 
         Raises:
             CohortError: the file is missing or damaged.
         """
-        file = self.folder / self.record.rows / file_of(number, place)
-        rows = np.asarray(map_array(file))
-        if rows.shape != (self.record.nodes[name], width) or rows.dtype != np.float32:
-            expected = f"float32 [{self.record.nodes[name]}, {width}]"
-            raise CohortError(str(file), expected, f"{rows.dtype} {list(rows.shape)}", CURE)
-        return rows
+        place, count = list(self.record.nodes).index(name), self.record.nodes[name]
+        return self._array(layer_file(number, place), np.dtype(np.float32), (count, width))
 
+    def digests(self) -> Digests:
+        """Raises CohortError: a file is missing or damaged."""
+        uint64 = np.dtype(np.uint64)
+        nodes = {
+            name: self._array(f"nodes-{place}.npy", uint64, (count,))
+            for place, (name, count) in enumerate(self.record.nodes.items())
+        }
+        lists = {
+            relation: self._array(f"lists-{place}.npy", uint64, (count,))
+            for place, (relation, count) in enumerate(self.record.edges)
+        }
+        return Digests(nodes, lists)
 
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """A data set as it is at one moment.
-
-    Attributes:
-        state: None: nothing is kept, and nobody asked for it.
-    """
-
-    data: StoredGraph
-    state: str | None = None
-    before: Before | None = None
-
-
-def opened(dataset: str, keep: str | None, update: str | None) -> Opened:
-    """Opens a data set, and reads what an earlier predict kept.
-
-    Raises:
-        CohortError: nothing was kept there; the data set is another than the earlier one with appends.
-    """
-    if keep is None and update is None:
-        return Opened(open_dataset(dataset))
-    record, state = None if update is None else read_record(Path(update)), state_of(dataset)
-    data = open_dataset(dataset)
-    before = None
-    if record is not None and update is not None:
-        before = Before(Path(update), record, changes_since(dataset, record.state))
-    if state != state_of(dataset):
-        raise CohortError(dataset, "a data set that stays as it is meanwhile", "an append", "predict again")
-    return Opened(data, state, before)
+    def _array(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        file = self.folder / self.record.rows / name
+        array = np.asarray(map_array(file))
+        if array.shape != shape or array.dtype != dtype:
+            raise CohortError(str(file), f"{dtype} {list(shape)}", f"{array.dtype} {list(array.shape)}", CURE)
+        return array
 
 
 def read_record(folder: Path) -> Record:
@@ -121,13 +98,13 @@ def read_record(folder: Path) -> Record:
     return read_structured(folder / RECORD, "JSON", Record, "what a predict has kept", CURE)
 
 
-def file_of(number: int, place: int) -> str:
+def layer_file(number: int, place: int) -> str:
     """The rows that a layer made for the nodes of a type, the `place`-th of the data set."""
     return f"layer-{number}-{place}.npy"
 
 
 @contextlib.contextmanager
-def kept_folder(folder: Path, state: str, nodes: Mapping[str, int], made_of: dict[str, str]) -> Iterator[Path]:
+def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iterator[Path]:
     """A new folder for rows, in `folder`, which takes the place of those there when all went well.
 
     Raises:
@@ -138,40 +115,38 @@ def kept_folder(folder: Path, state: str, nodes: Mapping[str, int], made_of: dic
     folder.mkdir(exist_ok=True)
     with temporary_folder(folder / "rows") as temporary:
         yield temporary
+        for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):
+            for place, array in enumerate(arrays.values()):
+                np.save(temporary / f"{what}-{place}.npy", array)
         for file in temporary.iterdir():
             with file.open("rb") as opened_file:
                 os.fsync(opened_file.fileno())
         name = f"rows-{os.urandom(8).hex()}"
         temporary.rename(folder / name)
-        record = Record("cohort-kept-layers", 1, name, state, dict(nodes), made_of)
+        nodes = {type_: len(array) for type_, array in digests.nodes.items()}
+        edges = [(relation, len(array)) for relation, array in digests.lists.items()]
+        record = Record("cohort-kept-layers", 2, name, nodes, edges, made_of)
         write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     for other in folder.glob("rows-*"):
         if other.name != name:
             shutil.rmtree(other)
 
 
-def made_of(
-    run: Path, model: torch.nn.Module, data: StoredGraph, nodes: Mapping[str, int], name: str, times: Any
-) -> dict[str, str]:
-    """What the rows of layers depend on beside the edges: digests, by what it is called.
+def made_of(run: Path, model: Any, data: StoredGraph, name: str, times: Any) -> dict[str, str]:
+    """What the rows of layers depend on beside features and edges: digests, by what it is called.
 
     Args:
-        nodes: of each type, how many are looked at, the first ones.
         name: of the node type whose scores are computed.
-        times: which edges and ages count.
+        times: the time of the scores, and which edges count then.
     """
-    columns = read_columns(data.path)
     trained = read_run_json(run)["trainer"]
     described = {option.name: trained.get(option.name) for option in options_of(TrainerSpec) if option.group == "Model"}
-    tables = {type_: table for type_, table in data.node_types.items() if table.feature_dim}
     return {
         "weights": _digest_of_weights(model),
         "model options": _digest(json.dumps(described, sort_keys=True, default=str)),
         "--node-type": name,
-        "--at-time": _digest(repr(times)),
-        "means and categories of columns": _digest(repr((columns.nodes, columns.edges))),
-        "codec of features": ", ".join(map(_form_of, tables.values())),
-        "features of nodes that were there": _digest_of_rows(tables, nodes),
+        "--at-time": _digest(repr((times, model.ages and model.ages.spans))),
+        "types of nodes and edges": _digest(repr((sorted(data.node_types), list(data.edge_types)))),
         "processor or libraries": ", ".join(
             (cpu_model(), torch.backends.cpu.get_cpu_capability(), f"torch {torch.__version__}", __version__)
         ),
@@ -196,23 +171,4 @@ def _digest_of_weights(model: torch.nn.Module) -> str:
         array = values.cpu().contiguous()
         sha.update(f"{name} {array.dtype} {list(array.shape)}".encode())
         sha.update(array.reshape(-1).view(torch.uint8).numpy().data)
-    return sha.hexdigest()[:32]
-
-
-def _form_of(table: Any) -> str:
-    """How rows of features are rounded: their dtype, and by a codec with losses its error."""
-    rows = features_of(table)
-    dtype = str(rows.dtype).removeprefix("torch.")
-    if not isinstance(rows, PreparedRows) or rows.profile.error_bound == 0:
-        return dtype
-    return f"{dtype} by {rows.profile.codec} of {rows.profile.mantissa_bits} bits, error {rows.profile.error_bound}"
-
-
-def _digest_of_rows(tables: Mapping[str, Any], nodes: Mapping[str, int]) -> str:
-    """Of some of the first rows of each table, decoded."""
-    sha = hashlib.sha256()
-    for name, table in tables.items():
-        if nodes[name]:
-            ids = np.unique(np.linspace(0, nodes[name] - 1, NUM_ROWS).astype(np.int64))
-            sha.update(features_of(table).take(torch.from_numpy(ids)).contiguous().view(torch.uint8).numpy().data)
     return sha.hexdigest()[:32]

@@ -28,6 +28,7 @@ from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph, original_ids
+from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.columns import read_columns
@@ -41,7 +42,8 @@ from cohort_gnn.trainer.models.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.kept_layers import Opened, demand_same, kept_folder, made_of, opened
+from cohort_gnn.trainer.predict.digests import digests_of
+from cohort_gnn.trainer.predict.kept_layers import Before, demand_same, kept_folder, made_of, read_record
 from cohort_gnn.trainer.predict.layerwise import (
     KeptIn,
     Layerwise,
@@ -181,14 +183,13 @@ def predict_nodes(job: dict) -> None:
     Raises:
         CohortError: see `model_of_run` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
-    graph, out = opened(job["dataset"], job["keep"], job["update"]), Path(job["out"])
-    data = graph.data
+    data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of_run(Path(job["run"]), data)
     start = time.monotonic()
     with replacing_explained(job) as temporary:
         if job["top_k"] is None:
-            summary, memory = write_scores(job, graph, model, targets, temporary)
+            summary, memory = write_scores(job, data, model, targets, temporary)
         else:
             summary, memory = write_best_targets(job, data, model, targets, temporary)
     if not job["quiet"]:
@@ -198,10 +199,11 @@ def predict_nodes(job: dict) -> None:
         LOG.info(f"{out}: {summary} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
 
 
-def write_scores(job: dict, graph: Opened, model: nn.Module, targets: Targets, file: Path) -> tuple[str, MemoryPlan]:
+def write_scores(
+    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
+) -> tuple[str, MemoryPlan]:
     """Writes the scores, or the classes, of all nodes, or of those that are wanted; returns what is in the file, and
     where hidden layers were."""
-    data = graph.data
     name, device, out = output_of(model, job["node_type"]), torch.device(job["device"]), Path(job["out"])
     nodes = named_nodes(job, data, name, job["nodes"])
     best, one = targets.best if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
@@ -212,11 +214,11 @@ def write_scores(job: dict, graph: Opened, model: nn.Module, targets: Targets, f
     shape = nodes.count, *kept.shape[1:]
     layers = layers_of(model, data, job, device, name)
     if not is_table(out) and nodes.nodes is None:
-        memory = fill_scores(job, graph, layers, scores := new_rows(shape, file, kept.dtype), best)
+        memory = fill_scores(job, data, layers, scores := new_rows(shape, file, kept.dtype), best)
         return f"{kept.dtype.name} {list(scores.shape)}", memory
     with temporary_folder(out) as folder:
         scores = new_rows(shape, folder / "rows.npy", kept.dtype)
-        memory = fill_scores(job, graph, layers, scores, best)
+        memory = fill_scores(job, data, layers, scores, best)
         if is_table(out):
             write_table(file, out.suffix, score_blocks(scores, nodes, columns))
             return f"{nodes.num_rows:,} rows", memory
@@ -305,31 +307,32 @@ def _targets_there(data: StoredGraph, node_type: str, at_time: int | None) -> np
 
 
 def fill_scores(
-    job: dict, graph: Opened, layers: Layerwise, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None
+    job: dict, data: StoredGraph, layers: Layerwise, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None
 ) -> MemoryPlan:
     """As `run_layers`; with --keep the rows of all layers stay, and with --update only what changed is computed."""
-    if graph.state is None:
+    if job["keep"] is None and job["update"] is None:
         return run_layers(layers, scores, best, job["quiet"])
-    counts = {name: table.num_nodes for name, table in graph.data.node_types.items()}
-    about = Path(job["run"]), layers.model, graph.data
-    others = layers.gives[-1][0], (job["at_time"], spans_of(job, graph.data), layers.model.ages)
+    before = None if job["update"] is None else Before(Path(job["update"]), read_record(Path(job["update"])))
+    spans = spans_of(job, data)
+    made = made_of(Path(job["run"]), layers.model, data, layers.gives[-1][0], (job["at_time"], spans))
+    if before is not None:
+        demand_same(before, made)
+    digests = digests_of(data, layers.model, spans)
     reached, text = None, "layers"
-    if graph.before is not None:
-        demand_same(graph.before, made_of(*about, graph.before.record.nodes, *others))
-        reached = reached_by(graph.before.changes, layers, graph.data)
-        text = "layers, where the graph has changed"
+    if before is not None:
+        reached = reached_by(digests.since(before.digests()), layers, data)
         if reached is None:
-            text = "layers"
             LOG.info("what has changed reaches most of the graph: all is computed")
+        else:
+            text = "layers, where the graph has changed"
     work = layers.work if reached is None else reached.work
     with contextlib.ExitStack() as stack:
         if job["keep"] is None:
             folder = stack.enter_context(temporary_folder(Path(job["out"])))
         else:
-            made = made_of(*about, counts, *others)
-            folder = stack.enter_context(kept_folder(Path(job["keep"]), graph.state, counts, made))
+            folder = stack.enter_context(kept_folder(Path(job["keep"]), digests, made))
         with progress_of(text, work, job["quiet"]) as advance:
-            rows = write_layers(layers, folder, advance, graph.before, reached)
+            rows = write_layers(layers, folder, advance, before, reached)
         take = keep_scores(scores, best)
         for first in range(0, len(rows), ROWS_AT_ONCE):
             take(first, torch.from_numpy(rows[first : first + ROWS_AT_ONCE]))

@@ -68,11 +68,11 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
     Raises:
         CohortError: the file has several columns, an id that no node has, or an id twice.
     """
+    if file is None:
+        return None
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if file is None:
-        return None
     if kind_of(file) == "npy":
         named = pa.array(np.load(file, allow_pickle=False).reshape(-1))
     else:

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.changes import Changes
-from cohort_gnn.dataset.stored_graph import Relation
+from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.nn.row_tiles import row_tiles
+from cohort_gnn.trainer.predict.digests import Changes
 from cohort_gnn.trainer.predict.full_blocks import Nodes
-from cohort_gnn.trainer.predict.kept_layers import Before, file_of
+from cohort_gnn.trainer.predict.kept_layers import Before, layer_file
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, new_rows
 
-EDGES_AT_ONCE = 1 << 22  # whose sources are looked at
 MOST_REACHED = 0.6  # of all work: beyond, all nodes in their order take no longer
 
 
@@ -44,18 +43,21 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
     new = {name: np.zeros(table.num_nodes, bool) for name, table in data.node_types.items()}
     for name, mask in new.items():
         mask[changes.first_new[name] :] = True
-    changed, reached, work = dict(new), [], 0
+    changed, reached, work = {name: mask.copy() for name, mask in new.items()}, [], 0
+    for name, mask in changed.items():
+        mask[changes.nodes[name]] = True
     for number, names in enumerate(layers.gives):
         after = dict(new)
         for name in names:
             after[name] = changed[name].copy()
             for relation in layers.into(number, name):
-                lists = changes.changed_lists.get(relation, np.empty(0, np.int64))
+                edges, lists = data.edge_types[relation], changes.lists[relation]
                 after[name][lists] = True
                 sources = changed[relation[0]] & ~new[relation[0]]  # the edges of new nodes are in lists that changed
                 if not layers.model.two_sided:
                     sources[lists] = True
-                _mark_targets(data.edge_types[relation], sources, after[name])
+                if sources.any():
+                    dataset_native.mark_targets(edges.indptr, edges.indices, sources, after[name])
         nodes = {name: torch.from_numpy(np.flatnonzero(after[name])) for name in names}
         work += sum(layers.work_of(number, name, ids) for name, ids in nodes.items())
         if work > MOST_REACHED * layers.work:
@@ -63,17 +65,6 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
         reached.append(nodes)
         changed = after
     return Reached(reached, work)
-
-
-def _mark_targets(relation: Relation, sources: np.ndarray, targets: np.ndarray) -> None:
-    """Marks the nodes that have one of the marked sources as in-neighbour; both bool [nodes of the type]."""
-    if not sources.any():
-        return
-    are_sources = torch.from_numpy(sources)
-    for first in range(0, relation.num_edges, EDGES_AT_ONCE):
-        some = torch.from_numpy(np.array(relation.indices[first : first + EDGES_AT_ONCE]))
-        edges = are_sources[some].nonzero().view(-1).numpy() + first
-        targets[np.searchsorted(relation.indptr, edges, side="right") - 1] = True
 
 
 @torch.no_grad()
@@ -92,11 +83,11 @@ def write_layers(
         for number, names in enumerate(layers.gives):
             made: RowsByType = {}
             for name in names:
-                out = new_rows(layers.shape_of(number, name), folder / file_of(number, places[name]))
+                out = new_rows(layers.shape_of(number, name), folder / layer_file(number, places[name]))
                 nodes: Nodes = layers.nodes_of(name)
                 if before is not None and reached is not None:
-                    old = before.rows(number, places[name], out.shape[1], name)
-                    out[: len(old)] = old
+                    old = before.rows(number, name, out.shape[1])
+                    out[: len(old)] = old[: len(out)]
                     nodes = reached.nodes[number][name]
                 if len(nodes):
                     layers.run_layer(number, rows, name, nodes, _put_into(out, nodes), advance)

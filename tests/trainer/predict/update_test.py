@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import shutil
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from processes import ALL_TESTS, ran
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.changes import Changes
 from cohort_gnn.dataset.stored_graph import FeatureTable, NodeTable, Relation, StoredGraph
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.run.predict import demand_rows_alone
@@ -21,14 +22,15 @@ from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.models.weights import read_weights, save_model
-from cohort_gnn.trainer.predict import kept_layers, program, update
+from cohort_gnn.trainer.predict import digests, kept_layers, program, update
+from cohort_gnn.trainer.predict.digests import digests_of
 from cohort_gnn.trainer.predict.kept_layers import Before, Record
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
 
 CASES = int(os.environ.get("COHORT_UPDATES", 10_000 if ALL_TESTS else 24))
 SEED = int(os.environ.get("COHORT_UPDATES_SEED", 0))
 DIM, EDGE_DIM, CLASSES, LATEST = 6, 3, 4, 100
+LISTS = np.array([0, 100, 100, 110, 500])
 PAPERS = {EDGE_TYPE: 4}
 SEVERAL = {
     ("paper", "cites", "paper"): 4,
@@ -69,7 +71,13 @@ def random_edges(rng: np.random.Generator, count: int, sources: tuple[int, int],
 
 
 class Case:
-    """A graph before and after a change, a model on it, and what has changed."""
+    """A graph before and after a change, and a model on it.
+
+    Attributes:
+        what: has changed: edges were added or removed, nodes were added, or some have other features ("rows"), or some
+            edges other times and features ("edits").
+        edited: of each node type with features, int64 [any], ascending: which nodes have other ones.
+    """
 
     def __init__(self, kind: str, number: int):
         self.rng = rng = np.random.default_rng((SEED, number))
@@ -77,18 +85,26 @@ class Case:
         degrees = SEVERAL if several else PAPERS
         names = ["paper", "author", "field"] if several else [NODE_TYPE]
         before = {name: int(rng.integers(2, 80 >> 2 * place)) + 4 for place, name in enumerate(names)}
-        what = rng.permutation(["add", "remove", "nodes"])[: rng.integers(1, 4)]
+        self.what = what = rng.permutation(["add", "remove", "nodes", "rows", "edits"])[: rng.integers(1, 6)]
         grown = {name: int(rng.integers(0, 5)) if "nodes" in what else 0 for name in names}
         after = {name: before[name] + grown[name] for name in names}
         x = {name: rng.standard_normal((after[name], DIM)).astype(np.float32) for name in names if name != "author"}
+        old_x = {name: rows[: before[name]] for name, rows in x.items()}
+        self.edited = {name: np.unique(rng.integers(0, before[name], 2 if "rows" in what else 0)) for name in x}
+        x = {name: rows.copy() for name, rows in x.items()}
+        for name, nodes in self.edited.items():
+            x[name][nodes, rng.integers(DIM)] += 1
         self.edges: dict[bool, dict[EdgeType, Relation]] = {False: {}, True: {}}
-        changed = {}
         for relation, degree in degrees.items():
             ends = relation[::2]
             old = random_edges(rng, degree * before[ends[1]], *((0, before[name]) for name in ends))
             new = old
             if "remove" in what:
                 new = new[rng.random(len(new.source)) >= 3 / len(new.source)]
+            if "edits" in what:
+                some = rng.integers(0, len(new.source), 2)
+                new = new[np.arange(len(new.source))]  # a copy
+                new.time[some], new.attr[some] = rng.integers(0, LATEST, 2), 0
             if "add" in what:
                 new = new + random_edges(rng, int(rng.integers(0, 4)), *((0, before[name]) for name in ends))
             for end in (0, 1):
@@ -98,11 +114,9 @@ class Case:
                     new = new + random_edges(rng, int(rng.integers(0, 6)), *spans)
             self.edges[False][relation] = old.relation(before[ends[1]])
             self.edges[True][relation] = new.relation(after[ends[1]])
-            changed[relation] = lists_that_differ(self.edges[False][relation], self.edges[True][relation])
-        self.changes = Changes(before, changed)
         self.graphs = {
-            later: graph_of({name: x[name][:count] if name in x else count for name, count in counts.items()}, edges)
-            for (later, edges), counts in zip(self.edges.items(), (before, after), strict=True)
+            later: graph_of({name: rows.get(name, count) for name, count in counts.items()}, edges)
+            for (later, edges), counts, rows in zip(self.edges.items(), (before, after), (old_x, x), strict=True)
         }
         self.spans = {name: (int(rng.integers(0, 50)), int(rng.integers(50, LATEST))) for name in degrees}
         self.spans = self.spans if rng.random() < 0.3 else {}
@@ -131,19 +145,6 @@ class Case:
         return Layerwise(self.model, graph, memory, scratch, torch.device("cpu"), graph.target, self.spans)
 
 
-def lists_that_differ(old: Relation, new: Relation) -> np.ndarray:
-    """int64 [any]: targets with other in-neighbours, times or features of edges; new ones only if they have some."""
-
-    def lists(edges: Relation) -> list[bytes]:
-        parts = [edges.indices[:, None], edges.edge_times[:, None], edges.edge_attr.view(np.int32)]
-        rows = np.concatenate(parts, axis=1)
-        return [rows[begin:end].tobytes() for begin, end in zip(edges.indptr[:-1], edges.indptr[1:], strict=True)]
-
-    before, after = lists(old), lists(new)
-    before += [b""] * (len(after) - len(before))
-    return np.flatnonzero([one != other for one, other in zip(before, after, strict=True)])
-
-
 def graph_of(nodes: dict, edges: dict[EdgeType, Relation]) -> StoredGraph:
     """Of each node type, its rows or how many nodes it has."""
     tables = {
@@ -169,10 +170,14 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         update.write_layers(case.layers(False, tmp_path), folders["old"], ended, None, None)
         update.write_layers(case.layers(True, tmp_path), folders["all"], ended, None, None)
         layers, done = case.layers(True, tmp_path), []
-        record = Record("cohort-kept-layers", 1, ".", "", dict(case.changes.first_new), {})
-        before = Before(folders["old"], record, case.changes)
-        reached = update.reached_by(case.changes, layers, case.graphs[True])
+        old, new = (digests_of(case.graphs[later], case.model, case.spans) for later in (False, True))
+        changes = new.since(old)
+        assert all(np.array_equal(changes.nodes[name], nodes) for name, nodes in case.edited.items())
+        assert any(map(len, changes.lists.values())) <= (set(case.what) != {"rows"})
+        reached = update.reached_by(changes, layers, case.graphs[True])
         assert reached is not None
+        counts = {name: table.num_nodes for name, table in case.graphs[False].node_types.items()}
+        before = Before(folders["old"], Record("cohort-kept-layers", 2, ".", counts, [], {}))
         update.write_layers(layers, folders["new"], done.append, before, reached)
         assert sum(done) == reached.work
         shares.append(reached.work / layers.work)
@@ -270,25 +275,53 @@ def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path
     text = refused()
     assert "the same processor or libraries as when these rows were made" in text and cure in text
     monkeypatch.undo()
-    weights = (kept / "run/model.pt").read_bytes()
-    save_model(kept / "run", {name: 2 * values for name, values in read_weights(kept / "run").items()})
-    assert "expected the same weights as when" in refused()
-    (kept / "run/model.pt").write_bytes(weights)
-    x = np.load(open_dataset(kept / "data").node_types[NODE_TYPE].file, mmap_mode="r+")
-    x[0, 0] += 1
-    x.flush()
-    assert "the same features of nodes that were there as" in refused()
-    x[0, 0] -= 1
-    x.flush()
-    record = (kept / "rows/record.json").read_text()
-    (kept / "rows/record.json").write_text(record.replace('"state": "', '"state": "0'))
-    assert "a state that the data set once had" in refused()
-    (kept / "rows/record.json").write_text(record)
     (rows,) = (kept / "rows").glob("rows-*")
-    content = (rows / "layer-0-0.npy").read_bytes()
-    (rows / "layer-0-0.npy").write_bytes(content[:-4])
-    refused()
-    (rows / "layer-0-0.npy").write_bytes(content)
+    for name in ("layer-0-0.npy", "nodes-0.npy", "lists-0.npy"):
+        content = (rows / name).read_bytes()
+        (rows / name).write_bytes(content[:-4])
+        assert name in refused()
+        (rows / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("what", ["weights", "model options", "--node-type", "--at-time", "types of nodes and edges"])
+def test_rows_that_others_were_made_of_are_refused(kept, tmp_path, what):
+    data, run = open_dataset(kept / "data"), kept / "run"
+    model, _ = program.model_of_run(run, data)
+    given = {"run": run, "model": model, "data": data, "name": NODE_TYPE, "times": (None, {})}
+    before = Before(kept / "rows", kept_layers.read_record(kept / "rows"))
+    kept_layers.demand_same(before, kept_layers.made_of(**given))
+    if what == "weights":
+        next(iter(model.parameters())).data.mul_(2)
+    (tmp_path / "run.json").write_text((run / "run.json").read_text().replace('"norm": "none"', '"norm": "layer"'))
+    renamed = SimpleNamespace(node_types={"paper": None}, edge_types=data.edge_types)
+    given |= {
+        "model options": {"run": tmp_path}, "--node-type": {"name": "paper"}, "--at-time": {"times": (7, {})},
+        "types of nodes and edges": {"data": renamed},
+    }.get(what, {})  # fmt: skip
+    with pytest.raises(CohortError, match=f"--update {kept}/rows: expected the same {what} as when these rows were"):
+        kept_layers.demand_same(before, kept_layers.made_of(**given))
+
+
+def test_other_features_are_found(kept, monkeypatch, caplog):
+    everything = (kept / "all.npy").read_bytes()
+    caplog.set_level("INFO")
+    monkeypatch.setattr(digests, "DECODED_AT_ONCE", 1000)
+    shutil.copytree(kept / "data", kept / "encoded")
+    assert main(["dataset", "prepare", str(kept / "encoded"), "--codec", "raw", "--drop-raw"]) == 0
+    assert predicted(kept, "new.npy", dataset=kept / "encoded", update=kept / "rows", quiet=False) == everything
+    of_edges = [
+        digests.digests_of_lists(Relation(LISTS, np.zeros(500, np.int32), None, edge_table=table), False, True)
+        for table in (open_dataset(kept / name).node_types[NODE_TYPE] for name in ("data", "encoded"))
+    ]
+    assert np.array_equal(*of_edges)
+    few = float(caplog.records[-2].getMessage().split("% of the edges")[0])
+    x = np.load(open_dataset(kept / "data").node_types[NODE_TYPE].file, mmap_mode="r+")
+    x[250, 3] += 1
+    everything = predicted(kept, "edited.npy")
+    assert predicted(kept, "new.npy", update=kept / "rows", quiet=False) == everything
+    more = float(caplog.records[-2].getMessage().split("% of the edges")[0])
+    assert few < more < 50
+    x[250, 3] -= 1
 
 
 @pytest.mark.parametrize("name", ["keep", "update"])

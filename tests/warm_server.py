@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import gc
 import importlib
+import logging
 import os
 import pickle
 import pkgutil
@@ -29,6 +30,7 @@ HIGH_FD = 500
 HUGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
 
 _num_threads = os.environ.get(warm.THREADS)
+_exec_fresh = os.execve
 _kept: list = []  # never collected: it would close descriptors that are another's by now
 
 
@@ -135,7 +137,7 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(cohort.__path__, "cohort_gnn."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    of_tests = ("torch_geometric.metrics", "scipy.sparse", "sklearn.metrics", "processes")
+    of_tests = ("torch_geometric.metrics", "scipy.sparse", "sklearn.metrics", "uvicorn", "processes")
     for name in ("torch_geometric.nn", "torch_geometric.loader", *of_tests):
         importlib.import_module(name)
     importlib.reload(torch.__config__)
@@ -168,15 +170,37 @@ def _become(start: Start) -> None:
         while start.parent and os.getppid() != start.parent:
             time.sleep(0.0005)
         _place(start)
-        program = program_of(start.args)
-        if _starts_programs(program):
+        if _starts_programs(program_of(start.args)):
             warm.use(_begin_own())
-        _settle(start, program)
-        _show(start)
-        _customize(start)
-        code = _run(program)
+        os.execve = _exec
+        code = _go(start)
     except BaseException:
         traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _go(start: Start) -> int:
+    """Runs the program; the exit code."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    program = program_of(start.args)
+    _settle(start, program)
+    _show(start)
+    _customize(start)
+    return _run(program)
+
+
+def _exec(path, args, env) -> None:
+    """os.execve: a Python program goes on in this process, with the descriptors that it has open."""
+    start = Start([*map(os.fsdecode, args)], dict(env), os.getcwd(), {}, b"", False, 0)
+    if path != sys.executable or not warm.is_for_us(start.args, start.env):
+        _exec_fresh(path, args, env)
+    logging.getLogger("cohort_gnn").handlers.clear()
+    _reset_signals()
+    code = 1
+    try:
+        code = _go(start)
     finally:
         os._exit(code)
 
@@ -195,15 +219,17 @@ def _place(start: Start) -> None:
         os.dup2(own, to)
     _close_all_but(high)
     os.chdir(start.cwd)
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
+    _reset_signals()
     if start.new_session:
         os.setsid()
     if start.before:
         pickle.loads(start.before)()
-    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _reset_signals() -> None:
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _close_all_but(fds: Iterable[int]) -> None:

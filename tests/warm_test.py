@@ -50,14 +50,17 @@ BOTH = tuple(one | other for one, other in zip(ELSEWHERE, SESSION, strict=True))
 @pytest.mark.parametrize(
     ("kind", "more", "options"),
     [
-        ("script", *BOTH),
-        *[(kind, *how) for kind in ("-c", "script") for how in (PLAIN, ELSEWHERE, SESSION)] * ALL_TESTS,
+        ("execve", *BOTH),
+        *[(kind, *how) for kind in ("-c", "script", "execve") for how in (PLAIN, ELSEWHERE, SESSION)] * ALL_TESTS,
     ],
 )
 def test_a_forked_program_finds_what_a_fresh_one_finds(tmp_path, kind, more, options):
     script = tmp_path / "tell.py"
     script.write_text(TELL)
     arguments = ["-c", TELL, "--one", "ö"] if kind == "-c" else [str(script), "--one", "ö"]
+    if kind == "execve":
+        become = "import os, sys; os.execve(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)"
+        arguments = ["-c", become, *arguments]
     fresh = told(arguments, {**os.environ, **more, warm.FRESH: "1"}, **options)
     forked = told(arguments, {**os.environ, **more, warm.FRESH: ""}, **options)
     assert (fresh.pop("was_imported"), forked.pop("was_imported")) == (False, True)

@@ -16,6 +16,7 @@ from typing import TypeVar
 from cohort_gnn.base.errors import CohortError, why
 
 LOG = logging.getLogger(__name__)
+COPIED_AT_ONCE = 1 << 24  # bytes
 
 Value = TypeVar("Value")
 
@@ -136,6 +137,25 @@ def _sync(descriptor: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # a file system that keeps nothing back
             raise
+
+
+def copy_bytes(source: int, target: int, offset: int, count: int) -> None:
+    """Copies bytes of a file behind those of another, of which the position is the end; both are descriptors.
+
+    The kernel copies, where the file system can without a second copy on the disk.
+    """
+    position = os.lseek(target, 0, os.SEEK_CUR)
+    while count:
+        try:
+            done = os.copy_file_range(source, target, min(count, COPIED_AT_ONCE), offset, position)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM):
+                raise
+            done = os.pwrite(target, os.pread(source, min(count, COPIED_AT_ONCE), offset), position)
+        if not done:
+            raise OSError(errno.EIO, "the file ends early")
+        offset, position, count = offset + done, position + done, count - done
+    os.lseek(target, position, os.SEEK_SET)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -15,10 +14,10 @@ from typing import cast
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.files import copy_bytes
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.writer import output_folder, write_header
 
-COPIED_AT_ONCE = 1 << 24  # bytes
 TEMPORARY = re.compile(r".*\.\d+-[0-9a-f]{8}\.(tmp|old)")  # what writers of its files are at, or have left
 
 
@@ -69,23 +68,7 @@ def join_arrays(out: Path, files: Sequence[Path]) -> None:
         written.flush()
         for file, array in zip(files, arrays, strict=True):
             with file.open("rb") as read:
-                _copy_bytes(read.fileno(), written.fileno(), array.offset, array.nbytes)
-
-
-def _copy_bytes(source: int, target: int, offset: int, count: int) -> None:
-    """Appends bytes of a file to another, whose position is its end."""
-    position = os.lseek(target, 0, os.SEEK_CUR)
-    while count:
-        try:
-            done = os.copy_file_range(source, target, min(count, COPIED_AT_ONCE), offset, position)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM):
-                raise
-            done = os.pwrite(target, os.pread(source, min(count, COPIED_AT_ONCE), offset), position)
-        if not done:
-            raise OSError(errno.EIO, "the file ends early")
-        offset, position, count = offset + done, position + done, count - done
-    os.lseek(target, position, os.SEEK_SET)
+                copy_bytes(read.fileno(), written.fileno(), array.offset, array.nbytes)
 
 
 def link_files(old: Path, new: Path, is_left_out: Callable[[str], bool] = lambda name: False) -> None:

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -60,7 +60,7 @@ class Before:
     folder: Path
     record: Record
 
-    def rows(self, number: int, name: str, width: int) -> np.ndarray:
+    def rows(self, number: int, name: str, width: int) -> np.memmap:
         """float32 [nodes, width], mapped: what a layer made for the nodes of a type.
 
         Raises:
@@ -82,20 +82,31 @@ class Before:
         }
         return Digests(nodes, lists)
 
-    def _array(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    def _array(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
         file = self.folder / self.record.rows / name
-        array = np.asarray(map_array(file))
+        array = cast(np.memmap, map_array(file))
         if array.shape != shape or array.dtype != dtype:
             raise CohortError(str(file), f"{dtype} {list(shape)}", f"{array.dtype} {list(array.shape)}", CURE)
         return array
 
 
-def read_record(folder: Path) -> Record:
-    """Raises CohortError: there is none, or it is damaged."""
+def read_before(folder: Path, now: Mapping[str, str]) -> Before:
+    """What is kept in a folder.
+
+    Args:
+        now: what rows would be made of, as `made_of` describes it.
+
+    Raises:
+        CohortError: nothing is kept there, it is damaged, or these rows are not those that would be made now.
+    """
     if not (folder / RECORD).is_file():
         hint = f"predict all once: --keep {folder} in place of --update"
         raise CohortError(f"--update {folder}", "a folder that cohort predict --keep made", "none", hint)
-    return read_structured(folder / RECORD, "JSON", Record, "what a predict has kept", CURE)
+    record = read_structured(folder / RECORD, "JSON", Record, "what a predict has kept", CURE)
+    if others := [what for what, digest in now.items() if record.made_of.get(what) != digest]:
+        expected = f"the same {', '.join(others)} as when these rows were made"
+        raise CohortError(f"--update {folder}", expected, "others", CURE)
+    return Before(folder, record)
 
 
 def layer_file(number: int, place: int) -> str:
@@ -151,14 +162,6 @@ def made_of(run: Path, model: Any, data: StoredGraph, name: str, times: Any) -> 
             (cpu_model(), torch.backends.cpu.get_cpu_capability(), f"torch {torch.__version__}", __version__)
         ),
     }
-
-
-def demand_same(before: Before, now: Mapping[str, str]) -> None:
-    """Raises CohortError: rows that were kept are not those that would be made now."""
-    others = [what for what, digest in now.items() if before.record.made_of.get(what) != digest]
-    if others:
-        expected = f"the same {', '.join(others)} as when these rows were made"
-        raise CohortError(f"--update {before.folder}", expected, "others", CURE)
 
 
 def _digest(text: str) -> str:

@@ -20,14 +20,16 @@ from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks, Nodes, position_dtype
-from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of, new_rows, taken
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, UpdatedRows, features_of, new_rows, taken
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
-RowsOfType: TypeAlias = Tensor | ArrayRows | PreparedRows  # of all nodes; a tensor: in the memory of the device
+RowsOfType: TypeAlias = (
+    Tensor | ArrayRows | PreparedRows | UpdatedRows
+)  # of all nodes; a tensor: in the memory of the device
 RowsByType = dict[str, RowsOfType]  # by node type
 
 
@@ -111,6 +113,12 @@ class Layerwise:
         name: the node type whose scores are computed, one of the model's outputs.
         spans: of edges in time, as `FullBlocks` takes them.
         at_time: of all scores, where the model reads ages of nodes.
+
+    Attributes:
+        model, memory, out, device: as given.
+        spans: as given, or empty.
+        node_types: of the data set.
+        gives: the node types for which each layer computes rows.
     """
 
     def __init__(
@@ -126,7 +134,7 @@ class Layerwise:
     ):
         self._at_time, self._aged = at_time, list(model.ages.spans) if model.ages else []  # node types
         self.model, self.memory = model.to(device).eval(), memory
-        self.out, self.device = out, device
+        self.out, self.device, self.spans = out, device, spans or {}
         self._tables, self.node_types = data.node_types, list(data.node_types)
         self.gives = outputs_of_layers(model, self._tables, name)
         self._reads = [[node_type for node_type in self._tables if self._has_rows(node_type)], *self.gives[:-1]]
@@ -308,7 +316,7 @@ class Layerwise:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.device)[0] // 2
 
-    def _taken(self, rows: ArrayRows | PreparedRows, ids: Tensor | range, dim: int) -> Tensor:
+    def _taken(self, rows: ArrayRows | PreparedRows | UpdatedRows, ids: Tensor | range, dim: int) -> Tensor:
         """Rows that lie elsewhere: float32 [n, dim] on the device."""
         return taken(rows, ids, dim, self.device, self.memory.work_bytes)
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from cohort_gnn import ibp
+from cohort_gnn.base.files import copy_bytes
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.dataset.stored_graph import FeatureTable
+from cohort_gnn.dataset.writer import write_header
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
@@ -30,6 +32,10 @@ class ArrayRows:
         dataset_native.take_rows(self._bytes, ids.numpy(), out.numpy())
         return out.view(self.dtype)
 
+    def piece(self, first: int, last: int) -> Tensor:
+        """float32 [last - first, dim]: the rows of nodes [first, last)."""
+        return torch.from_numpy(self.array[first:last])
+
 
 class PreparedRows:
     """Rows of a prepared data set's encoded file."""
@@ -46,6 +52,56 @@ class PreparedRows:
         return ibp.fetch(self._rows, ids, out=out)
 
 
+class UpdatedRows:
+    """Rows of an earlier predict, but for some nodes that have others since or are new.
+
+    Args:
+        before: float32 [nodes that were there, dim], mapped from a .npy file.
+        nodes: int64 [n], ascending: those with others.
+        rows: float32 [n, dim]: theirs.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, before: np.memmap, nodes: Tensor, rows: np.ndarray):
+        self._before, self._nodes, self._rows = before, nodes, ArrayRows(rows)
+        self.row_bytes = self._rows.row_bytes
+
+    def take(self, ids: Tensor, pin: bool = False) -> Tensor:
+        """As `ArrayRows.take`."""
+        places = torch.searchsorted(self._nodes, ids)
+        are_others = torch.cat((self._nodes, self._nodes.new_full((1,), -1)))[places] == ids
+        last = len(self._before) - 1
+        out = torch.empty((len(ids), self.row_bytes // 4))
+        if last >= 0:
+            out = ArrayRows(self._before).take(ids.clamp(max=last), pin)
+        out[are_others] = self._rows.take(places[are_others])
+        return out
+
+    def piece(self, first: int, last: int) -> Tensor:
+        """float32 [last - first, dim]: the rows of nodes [first, last)."""
+        out = torch.empty((last - first, self.row_bytes // 4))
+        there = self._before[first:last]
+        out.numpy()[: len(there)] = there
+        begin, end = torch.searchsorted(self._nodes, torch.tensor([first, last])).tolist()
+        out[self._nodes[begin:end] - first] = torch.from_numpy(self._rows.array[begin:end])
+        return out
+
+    def write(self, file: Path, count: int) -> None:
+        """Writes the rows of all nodes, so many, into a .npy file.
+
+        Raises:
+            OSError: the disk has no room for them.
+        """
+        there = self._before[:count]
+        with file.open("wb") as written, Path(str(self._before.filename)).open("rb") as read:
+            header_bytes = write_header(written, there.dtype, [count, there.shape[1]])
+            written.flush()
+            copy_bytes(read.fileno(), written.fileno(), self._before.offset, there.nbytes)
+            os.posix_fallocate(written.fileno(), 0, header_bytes + count * self.row_bytes)
+        np.lib.format.open_memmap(file, mode="r+")[self._nodes.numpy()] = self._rows.array
+
+
 def features_of(table: FeatureTable) -> ArrayRows | PreparedRows:
     """The feature rows of nodes or edges of a type: raw where the data set has them, else encoded."""
     if table.x is not None and table.feature_dtype is not None:
@@ -55,7 +111,7 @@ def features_of(table: FeatureTable) -> ArrayRows | PreparedRows:
 
 
 def taken(
-    rows: ArrayRows | PreparedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
+    rows: ArrayRows | PreparedRows | UpdatedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
 ) -> Tensor:
     """The rows of nodes, or of edges, int64 [n]: float32 [n, dim] on a device.
 
@@ -81,7 +137,7 @@ def _on_host(ids: Tensor | range, step: int, at_once: int) -> Iterator[Tensor]:
         yield from (torch.arange(some.start, some.stop) if isinstance(some, range) else some.cpu()).split(step)
 
 
-def new_rows(shape: tuple[int, int], file: Path | None, dtype=np.float32) -> np.ndarray:
+def new_rows(shape: tuple[int, ...], file: Path | None, dtype=np.float32) -> np.ndarray:
     """Rows to be written: in memory, or mapped from a new .npy file whose space is reserved at once.
 
     Raises:

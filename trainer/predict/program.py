@@ -43,7 +43,7 @@ from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.digests import digests_of
-from cohort_gnn.trainer.predict.kept_layers import Before, demand_same, kept_folder, made_of, read_record
+from cohort_gnn.trainer.predict.kept_layers import kept_folder, made_of, read_before
 from cohort_gnn.trainer.predict.layerwise import (
     KeptIn,
     Layerwise,
@@ -52,7 +52,7 @@ from cohort_gnn.trainer.predict.layerwise import (
     plan_memory,
     table_bytes,
 )
-from cohort_gnn.trainer.predict.node_rows import new_rows
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, UpdatedRows, new_rows
 from cohort_gnn.trainer.predict.score_tables import (
     NamedNodes,
     columns_of_scores,
@@ -62,7 +62,7 @@ from cohort_gnn.trainer.predict.score_tables import (
     wanted_nodes,
     write_table,
 )
-from cohort_gnn.trainer.predict.update import reached_by, write_layers
+from cohort_gnn.trainer.predict.update import reached_by, update_layers, write_layers
 
 ROWS_AT_ONCE = 1 << 16  # of scores on their way to the output
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
@@ -196,7 +196,7 @@ def predict_nodes(job: dict) -> None:
         memories = dict.fromkeys(memory.kept_in[1:] or [KeptIn.WHOLE])
         on_gpu = job["device"] != "cpu"
         where = " and ".join("the GPU's memory" if on_gpu and kept == KeptIn.WHOLE else kept for kept in memories)
-        LOG.info(f"{out}: {summary} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
+        LOG.info(f"{out}: {summary} in {time.monotonic() - start:.2f} s, hidden layers in {where}")
 
 
 def write_scores(
@@ -214,11 +214,10 @@ def write_scores(
     shape = nodes.count, *kept.shape[1:]
     layers = layers_of(model, data, job, device, name)
     if not is_table(out) and nodes.nodes is None:
-        memory = fill_scores(job, data, layers, scores := new_rows(shape, file, kept.dtype), best)
-        return f"{kept.dtype.name} {list(scores.shape)}", memory
+        _, memory = fill_scores(job, data, layers, best, file, shape, kept.dtype)
+        return f"{kept.dtype.name} {list(shape)}", memory
     with temporary_folder(out) as folder:
-        scores = new_rows(shape, folder / "rows.npy", kept.dtype)
-        memory = fill_scores(job, data, layers, scores, best)
+        scores, memory = fill_scores(job, data, layers, best, folder / "rows.npy", shape, kept.dtype)
         if is_table(out):
             write_table(file, out.suffix, score_blocks(scores, nodes, columns))
             return f"{nodes.num_rows:,} rows", memory
@@ -307,18 +306,36 @@ def _targets_there(data: StoredGraph, node_type: str, at_time: int | None) -> np
 
 
 def fill_scores(
-    job: dict, data: StoredGraph, layers: Layerwise, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None
-) -> MemoryPlan:
-    """As `run_layers`; with --keep the rows of all layers stay, and with --update only what changed is computed."""
+    job: dict,
+    data: StoredGraph,
+    layers: Layerwise,
+    best: Callable[[Tensor], Tensor] | None,
+    file: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+) -> tuple[np.ndarray, MemoryPlan]:
+    """Writes the scores of all nodes, or what `best` makes of them, into a .npy file; returns them, mapped, and where
+    hidden layers were. With --keep the rows of all layers stay, and with --update only what changed is computed."""
     if job["keep"] is None and job["update"] is None:
-        return run_layers(layers, scores, best, job["quiet"])
-    before = None if job["update"] is None else Before(Path(job["update"]), read_record(Path(job["update"])))
-    spans = spans_of(job, data)
-    made = made_of(Path(job["run"]), layers.model, data, layers.gives[-1][0], (job["at_time"], spans))
-    if before is not None:
-        demand_same(before, made)
-    digests = digests_of(data, layers.model, spans)
-    reached, text = None, "layers"
+        scores = new_rows(shape, file, dtype)
+        return scores, run_layers(layers, scores, best, job["quiet"])
+    with all_rows(job, data, layers) as rows:
+        if best is None and isinstance(rows, UpdatedRows):
+            rows.write(file, shape[0])
+            scores = np.load(file, mmap_mode="r")
+        else:
+            take = keep_scores(scores := new_rows(shape, file, dtype), best)
+            for first in range(0, shape[0], ROWS_AT_ONCE):
+                take(first, rows.piece(first, min(first + ROWS_AT_ONCE, shape[0])))
+    return scores, replace(layers.memory, kept_in=[KeptIn.FILES] * len(layers.gives))
+
+
+@contextlib.contextmanager
+def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayRows | UpdatedRows]:
+    """The rows of the last layer, for --keep and --update, while their files are there."""
+    made = made_of(Path(job["run"]), layers.model, data, layers.gives[-1][0], (job["at_time"], layers.spans))
+    before = None if job["update"] is None else read_before(Path(job["update"]), made)
+    digests, reached, text = digests_of(data, layers.model, layers.spans), None, "layers"
     if before is not None:
         reached = reached_by(digests.since(before.digests()), layers, data)
         if reached is None:
@@ -327,18 +344,18 @@ def fill_scores(
             text = "layers, where the graph has changed"
     work = layers.work if reached is None else reached.work
     with contextlib.ExitStack() as stack:
-        if job["keep"] is None:
-            folder = stack.enter_context(temporary_folder(Path(job["out"])))
-        else:
-            folder = stack.enter_context(kept_folder(Path(job["keep"]), digests, made))
+        kept = None
+        if job["keep"] is not None:
+            kept = stack.enter_context(kept_folder(Path(job["keep"]), digests, made))
+        folder = stack.enter_context(temporary_folder(Path(job["out"])))
         with progress_of(text, work, job["quiet"]) as advance:
-            rows = write_layers(layers, folder, advance, before, reached)
-        take = keep_scores(scores, best)
-        for first in range(0, len(rows), ROWS_AT_ONCE):
-            take(first, torch.from_numpy(rows[first : first + ROWS_AT_ONCE]))
+            if before is None or reached is None:
+                rows: ArrayRows | UpdatedRows = write_layers(layers, kept or folder, advance)
+            else:
+                rows = update_layers(layers, folder, kept, advance, before, reached)
+        yield rows
     if reached is not None and not job["quiet"]:
         LOG.info(f"{work / max(1, layers.work):.2%} of the edges and nodes of all layers were computed again")
-    return replace(layers.memory, kept_in=[KeptIn.FILES] * len(layers.gives))
 
 
 def run_layers(

@@ -12,10 +12,9 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.trainer.predict.digests import Changes
-from cohort_gnn.trainer.predict.full_blocks import Nodes
 from cohort_gnn.trainer.predict.kept_layers import Before, layer_file
-from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType
-from cohort_gnn.trainer.predict.node_rows import ArrayRows, new_rows
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType, keep_scores
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, UpdatedRows, new_rows
 
 MOST_REACHED = 0.6  # of all work: beyond, all nodes in their order take no longer
 
@@ -68,38 +67,49 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
 
 
 @torch.no_grad()
-def write_layers(
-    layers: Layerwise, folder: Path, advance: Callable[[int], None], before: Before | None, reached: Reached | None
-) -> np.ndarray:
-    """Writes the rows that each layer makes into files, on the CPU; returns those of the last one, the scores, mapped.
-
-    Args:
-        before: where the rows come from that the change did not reach.
-        reached: those that it did; None: all are computed.
-    """
-    rows: RowsByType = layers.features() if reached is None else dict(layers.features_by_id())
-    places = {name: place for place, name in enumerate(layers.node_types)}
+def write_layers(layers: Layerwise, folder: Path, advance: Callable[[int], None]) -> ArrayRows:
+    """Writes the rows that each layer makes into files, on the CPU; returns those of the last one, the scores."""
+    rows: RowsByType = layers.features()
     with row_tiles():
         for number, names in enumerate(layers.gives):
             made: RowsByType = {}
             for name in names:
-                out = new_rows(layers.shape_of(number, name), folder / layer_file(number, places[name]))
-                nodes: Nodes = layers.nodes_of(name)
-                if before is not None and reached is not None:
-                    old = before.rows(number, name, out.shape[1])
-                    out[: len(old)] = old[: len(out)]
-                    nodes = reached.nodes[number][name]
-                if len(nodes):
-                    layers.run_layer(number, rows, name, nodes, _put_into(out, nodes), advance)
-                in_place = reached is None and layers.memory.kept_in[number + 1 :][:1] == [KeptIn.WHOLE]
+                out = new_rows(layers.shape_of(number, name), folder / file_of(layers, number, name))
+                layers.run_layer(number, rows, name, layers.nodes_of(name), keep_scores(out), advance)
+                in_place = layers.memory.kept_in[number + 1 :][:1] == [KeptIn.WHOLE]
                 made[name] = torch.from_numpy(out) if in_place else ArrayRows(out)
             rows = made
-    return out
+    return ArrayRows(out)
 
 
-def _put_into(out: np.ndarray, nodes: Nodes) -> Callable[[int, Tensor], None]:
-    def take(first: int, made: Tensor) -> None:
-        some = nodes[first : first + len(made)]
-        out[slice(some.start, some.stop) if isinstance(some, range) else some.numpy()] = made.numpy()
+@torch.no_grad()
+def update_layers(
+    layers: Layerwise, folder: Path, kept: Path | None, advance: Callable[[int], None], before: Before, reached: Reached
+) -> UpdatedRows:
+    """Computes the rows that a change has reached, on the CPU; returns those of the last layer, the scores.
 
-    return take
+    Args:
+        folder: for the rows that are computed.
+        kept: where all rows are to be, as `write_layers` writes them, too.
+        before: where the other rows come from.
+    """
+    rows: RowsByType = dict(layers.features_by_id())
+    with row_tiles():
+        for number, names in enumerate(layers.gives):
+            made: dict[str, UpdatedRows] = {}
+            for name in names:
+                nodes, (count, width) = reached.nodes[number][name], layers.shape_of(number, name)
+                file = file_of(layers, number, name)
+                out = new_rows((len(nodes), width), folder / file)
+                if len(nodes):
+                    layers.run_layer(number, rows, name, nodes, keep_scores(out), advance)
+                made[name] = UpdatedRows(before.rows(number, name, width), nodes, out)
+                if kept is not None:
+                    made[name].write(kept / file, count)
+            rows = dict(made)
+    return made[names[0]]
+
+
+def file_of(layers: Layerwise, number: int, name: str) -> str:
+    """The file of the rows that a layer makes for the nodes of a type."""
+    return layer_file(number, layers.node_types.index(name))

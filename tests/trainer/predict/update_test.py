@@ -164,11 +164,11 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
     shares, ended = [], lambda done: None
     for number in range(kinds.index(kind), CASES, len(kinds)):
         case = Case(kind, number)
-        folders = {name: tmp_path / f"{number}-{name}" for name in ("old", "all", "new")}
+        folders = {name: tmp_path / f"{number}-{name}" for name in ("old", "all", "new", "changed")}
         for folder in folders.values():
             folder.mkdir()
-        update.write_layers(case.layers(False, tmp_path), folders["old"], ended, None, None)
-        update.write_layers(case.layers(True, tmp_path), folders["all"], ended, None, None)
+        update.write_layers(case.layers(False, tmp_path), folders["old"], ended)
+        update.write_layers(case.layers(True, tmp_path), folders["all"], ended)
         layers, done = case.layers(True, tmp_path), []
         old, new = (digests_of(case.graphs[later], case.model, case.spans) for later in (False, True))
         changes = new.since(old)
@@ -178,15 +178,16 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         assert reached is not None
         counts = {name: table.num_nodes for name, table in case.graphs[False].node_types.items()}
         before = Before(folders["old"], Record("cohort-kept-layers", 2, ".", counts, [], {}))
-        update.write_layers(layers, folders["new"], done.append, before, reached)
+        updated = update.update_layers(layers, folders["changed"], folders["new"], done.append, before, reached)
         assert sum(done) == reached.work
         shares.append(reached.work / layers.work)
         for file in folders["all"].iterdir():
             assert (folders["new"] / file.name).read_bytes() == file.read_bytes(), (number, file.name)
+        last = np.load(folders["new"] / f"layer-{len(layers.gives) - 1}-0.npy")
+        assert updated.piece(1, len(last)).numpy().tobytes() == last[1:].tobytes(), number
         if number % 5 == 0:
             expected = np.empty(layers.shape_of(len(layers.gives) - 1, layers.gives[-1][0]), np.float32)
             case.layers(True, tmp_path).run(keep_scores(expected), ended)
-            last = np.load(folders["new"] / f"layer-{len(layers.gives) - 1}-0.npy")
             assert last.tobytes() == expected.tobytes(), number
         for folder in folders.values():
             for file in folder.iterdir():
@@ -288,8 +289,7 @@ def test_rows_that_others_were_made_of_are_refused(kept, tmp_path, what):
     data, run = open_dataset(kept / "data"), kept / "run"
     model, _ = program.model_of_run(run, data)
     given = {"run": run, "model": model, "data": data, "name": NODE_TYPE, "times": (None, {})}
-    before = Before(kept / "rows", kept_layers.read_record(kept / "rows"))
-    kept_layers.demand_same(before, kept_layers.made_of(**given))
+    kept_layers.read_before(kept / "rows", kept_layers.made_of(**given))
     if what == "weights":
         next(iter(model.parameters())).data.mul_(2)
     (tmp_path / "run.json").write_text((run / "run.json").read_text().replace('"norm": "none"', '"norm": "layer"'))
@@ -299,7 +299,7 @@ def test_rows_that_others_were_made_of_are_refused(kept, tmp_path, what):
         "types of nodes and edges": {"data": renamed},
     }.get(what, {})  # fmt: skip
     with pytest.raises(CohortError, match=f"--update {kept}/rows: expected the same {what} as when these rows were"):
-        kept_layers.demand_same(before, kept_layers.made_of(**given))
+        kept_layers.read_before(kept / "rows", kept_layers.made_of(**given))
 
 
 def test_other_features_are_found(kept, monkeypatch, caplog):

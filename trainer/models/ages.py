@@ -29,7 +29,8 @@ class AgeRows(nn.Module):
         super().__init__()
         self.spans = dict(spans)
         self.lins = ModuleDict({name: nn.Linear(2 * NUM_WAVES, width, bias=False) for name in spans})
-        self.register_buffer("waves", math.pi / 2 * torch.logspace(0, DECADES, NUM_WAVES), persistent=False)
+        waves = torch.logspace(0, DECADES, NUM_WAVES, dtype=torch.float64) / 4  # in the span
+        self.register_buffer("waves", waves, persistent=False)
 
     def forward(self, ages: dict[str, Tensor] | None) -> dict[str, Tensor]:
         """Rows float [nodes, width] by node type; of a negative age zeros.
@@ -47,6 +48,9 @@ class AgeRows(nn.Module):
         return {name: lin(self._encoded(ages[name], self.spans[name])) for name, lin in self.lins.items()}
 
     def _encoded(self, ages: Tensor, span: int) -> Tensor:
-        phases = (ages / span).unsqueeze(1) * self.waves
+        turns = (ages.double() / span).unsqueeze(
+            1
+        ) * self.waves.double()  # float32 would miss by 0.01 of the shortest wave
+        phases = (2 * math.pi * (turns - turns.round())).float()
         is_known = ((ages >= 0) & (ages < TOO_OLD)).unsqueeze(1)
         return torch.cat([phases.sin(), phases.cos()], dim=1) * is_known

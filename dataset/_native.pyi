@@ -59,6 +59,16 @@ def mark_targets(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), ord
     reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled in place.
     """
 
+def lists_of_nodes(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], new_sources: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], new_targets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], most: int, seed: int, most_edges: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
+    """
+    (offsets int64 [n + 1], sources int64 [m]) of the lists of in-neighbours of nodes int64 [n], with new edges at their ends; of longer lists than `most`, if that is not -1, so many are drawn, by the seed and the node's key int64 [n]. No sources if there are more than `most_edges`.
+    """
+
+def numbered_nodes(first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
+    """
+    (the nodes that are not among the first ones, each once; for each node its place among the first and then these): int64 [n], each once, and int64 [m] -> int64 [k], int64 [m].
+    """
+
 def partition(folder: str | os.PathLike, *, method: str, num_parts: int, seed: int, memory_bytes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]:
     """
     int32 [V]: the part of each node; memory_bytes 0: what the machine has left.

@@ -18,6 +18,7 @@
 #include "dataset/changed_rows.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"
+#include "dataset/drawn_lists.h"
 #include "dataset/generating/features.h"
 #include "dataset/generating/generate.h"
 #include "dataset/interruptible.h"
@@ -167,6 +168,38 @@ void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks
   const base::CscRef csc = csc_of(indptr, indices);
   base::require(static_cast<int64_t>(reached.shape(0)) == csc.num_nodes, "a mark for each target");
   run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, is_marked.data(), reached.data(), stop); });
+}
+
+using NumpyIds = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
+
+NumpyIds owned_ids(std::vector<int64_t> ids) {
+  auto* const kept = new std::vector<int64_t>(std::move(ids));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+  return {kept->data(), {kept->size()}, owner};
+}
+
+// Of a data set whose lists are as its checks want them: offsets are not looked at again.
+std::pair<NumpyIds, NumpyIds> lists_of_nodes(const Ids& indptr, const Indices& indices, const Ids& nodes,
+                                             const Ids& keys, const Ids& new_sources, const Ids& new_targets,
+                                             int64_t most, uint64_t seed, int64_t most_edges) {
+  base::require(keys.shape(0) == nodes.shape(0), "a key for each node");
+  base::require(new_sources.shape(0) == new_targets.shape(0), "a source for each target");
+  const base::CscRef csc{static_cast<int64_t>(indptr.shape(0)) - 1, static_cast<int64_t>(indices.shape(0)),
+                         indptr.data(), indices.data(), static_cast<int>(indices.itemsize())};
+  demand_nodes(nodes, "nodes", INT64_MAX, {});
+  Lists lists = [&] {
+    const nb::gil_scoped_release release;
+    return draw_lists(
+        {csc, span_of(nodes), span_of(keys), span_of(new_sources), span_of(new_targets), most, seed, most_edges});
+  }();
+  return {owned_ids(std::move(lists.offsets)), owned_ids(std::move(lists.sources))};
+}
+
+std::pair<NumpyIds, NumpyIds> numbered_nodes(const Ids& first, const Ids& nodes) {
+  demand_nodes(first, "first", INT64_MAX, {});
+  demand_nodes(nodes, "nodes", INT64_MAX, {});
+  Numbered numbered = number_nodes(span_of(first), span_of(nodes));
+  return {owned_ids(std::move(numbered.others)), owned_ids(std::move(numbered.places))};
 }
 
 void demand_folder_in_range(const std::filesystem::path& folder) {
@@ -344,6 +377,15 @@ void add_rows(nb::module_& m) {
       "mark_targets", &mark_targets_of, "indptr"_a, "indices"_a, "is_marked"_a, "reached"_a,
       "reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled "
       "in place.");
+  m.def(
+      "lists_of_nodes", &lists_of_nodes, "indptr"_a, "indices"_a, "nodes"_a, "keys"_a, "new_sources"_a, "new_targets"_a,
+      "most"_a, "seed"_a, "most_edges"_a,
+      "(offsets int64 [n + 1], sources int64 [m]) of the lists of in-neighbours of nodes int64 [n], with new edges at "
+      "their ends; of longer lists than `most`, if that is not -1, so many are drawn, by the seed and the node's key "
+      "int64 [n]. No sources if there are more than `most_edges`.");
+  m.def("numbered_nodes", &numbered_nodes, "first"_a, "nodes"_a,
+        "(the nodes that are not among the first ones, each once; for each node its place among the first and then "
+        "these): int64 [n], each once, and int64 [m] -> int64 [k], int64 [m].");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ from cohort_gnn.nn.operators import BODIES
 
 TILE_ROWS = 128  # on the CPU
 LEAST_TILES = 2  # of a single one, threads may share out the products of a row
-GPU_TILE_ROWS = 2048
+GPU_TILE_ROWS = 4096
 ALIGNED_BYTES = 64
 
 _aten = torch.ops.aten

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph, original_ids
+from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.tables.encoding import encoded_columns
@@ -109,7 +110,7 @@ class Scorer:
         self._most = _checked_fanout(num_neighbors, num_layers, self.model.two_sided)
         self._tables = self.data.node_types
         counts = {name: table.num_nodes for name, table in self._tables.items()}
-        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, counts, seed, max_edges)
+        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, seed, max_edges)
         self._rows = {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
         self._reads = [list(self._tables), *outputs_of_layers(self.model, self._tables, self.node_type)[:-1]]
         self._ids = {name: NodeIds(original_ids(self.data.path, name), counts[name], name) for name in counts}
@@ -252,7 +253,7 @@ class Scorer:
             blocks.insert(0, made)
             reads = {kind: _union([ids[kind] for _, ids in made.values()]) for kind in self._reads[number]}
             outputs.insert(0, reads)
-        rows = {name: self._features(name, nodes, request).to(self._device) for name, nodes in outputs[0].items()}
+        rows = {name: self._features(name, nodes, request) for name, nodes in outputs[0].items()}
         for number, made in enumerate(blocks):
             results = {}
             for name, (relations, ids) in made.items():
@@ -305,12 +306,14 @@ class Scorer:
         if name not in self._rows:
             embeddings = self.model.embeddings
             learned = embeddings is not None and name in embeddings.keys()
-            return torch.from_numpy(nodes) if learned else torch.empty(len(nodes), 0)
-        count = self._counts[name]
+            return self._on_device(nodes) if learned else torch.empty(len(nodes), 0, device=self._device)
+        count, on_gpu = self._counts[name], self._device.type == "cuda"
         is_new = nodes >= count
-        rows = self._rows[name].take(torch.from_numpy(np.where(is_new, 0, nodes))).float()
+        stored = self._rows[name].take(torch.from_numpy(np.where(is_new, 0, nodes)), pin=on_gpu)
+        rows = stored.to(self._device, non_blocking=True).float()
         if is_new.any():
-            rows[torch.from_numpy(np.flatnonzero(is_new))] = request.rows[name][torch.from_numpy(nodes[is_new] - count)]
+            new = request.rows[name][torch.from_numpy(nodes[is_new] - count)]
+            rows[self._on_device(np.flatnonzero(is_new))] = new.to(self._device)
         return rows
 
     def _numbers(self, name: str, nodes: Sequence, request: _Request, place: str) -> np.ndarray:
@@ -430,14 +433,8 @@ def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, l
     """(``own`` and then the other sources, each node once; where each source stands there)"""
     if not sources:
         return own, []
-    nodes, places = np.unique(np.concatenate((own, *sources)), return_inverse=True)
-    is_other = np.ones(len(nodes), bool)
-    is_other[places[: len(own)]] = False
-    number = np.empty(len(nodes), np.int64)
-    number[places[: len(own)]] = np.arange(len(own))
-    number[is_other] = np.arange(len(own), len(nodes))
-    bounds = np.cumsum([len(own), *map(len, sources)])
-    return np.concatenate((own, nodes[is_other])), np.split(number[places], bounds)[1:-1]
+    others, places = dataset_native.numbered_nodes(own, np.concatenate(sources))
+    return np.concatenate((own, others)), np.split(places, np.cumsum(list(map(len, sources)))[:-1])
 
 
 def _union(sets: list[np.ndarray]) -> np.ndarray:

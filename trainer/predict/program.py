@@ -316,10 +316,10 @@ def fill_scores(
 ) -> tuple[np.ndarray, MemoryPlan]:
     """Writes the scores of all nodes, or what `best` makes of them, into a .npy file; returns them, mapped, and where
     hidden layers were. With --keep the rows of all layers stay, and with --update only what changed is computed."""
-    if job["keep"] is None and job["update"] is None:
-        scores = new_rows(shape, file, dtype)
-        return scores, run_layers(layers, scores, best, job["quiet"])
     with all_rows(job, data, layers) as rows:
+        if rows is None:
+            scores = new_rows(shape, file, dtype)
+            return scores, run_layers(layers, scores, best, job["quiet"])
         if best is None and isinstance(rows, UpdatedRows):
             rows.write(file, shape[0])
             scores = np.load(file, mmap_mode="r")
@@ -331,8 +331,12 @@ def fill_scores(
 
 
 @contextlib.contextmanager
-def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayRows | UpdatedRows]:
-    """The rows of the last layer, for --keep and --update, while their files are there."""
+def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayRows | UpdatedRows | None]:
+    """The rows of the last layer, for --keep and --update, while their files are there. None: rows of earlier are of no
+    use, and none are kept."""
+    if job["keep"] is None and job["update"] is None:
+        yield None
+        return
     made = made_of(Path(job["run"]), layers.model, data, layers.gives[-1][0], (job["at_time"], layers.spans))
     before = None if job["update"] is None else read_before(Path(job["update"]), made)
     digests, reached, text = digests_of(data, layers.model, layers.spans), None, "layers"
@@ -342,6 +346,9 @@ def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayR
             LOG.info("what has changed reaches most of the graph: all is computed")
         else:
             text = "layers, where the graph has changed"
+    if reached is None and job["keep"] is None:
+        yield None
+        return
     work = layers.work if reached is None else reached.work
     with contextlib.ExitStack() as stack:
         kept = None

@@ -24,7 +24,6 @@ from cohort_gnn.trainer.serve.worker import Worker
 
 LOG = logging.getLogger("cohort_gnn.trainer.serve")  # __name__ is that of the program
 LEAST_TOKEN = 16
-SWITCH_SECONDS = 0.0005  # that the thread of HTTP waits for the one that scores, instead of Python's 0.005
 
 
 class Server(uvicorn.Server):
@@ -46,7 +45,6 @@ def serve(job: dict[str, Any]) -> int:
     """Answers requests until it is told to stop; those that are under way get their answers."""
     token = None if job["token_file"] is None else _token_in(Path(job["token_file"]))
     torch.set_num_threads(job["threads"])
-    sys.setswitchinterval(SWITCH_SECONDS)
     options = {name: job[name] for name in ("device", "num_neighbors", "seed", "max_edges")}
     make = functools.partial(Scorer, job["run"], job["dataset"], **options)
     worker = Worker(make, Path(job["dataset"]) / "meta.json", job["waiting"])

@@ -35,6 +35,8 @@ from cohort_gnn.spec.run import RunSpec, TrainerSpec, as_json
 from cohort_gnn.trainer.loop import checkpoint
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.weights import load_weights
+from cohort_gnn.trainer.predict.digests import Digests
+from cohort_gnn.trainer.predict.kept_layers import kept_folder, read_before
 from cohort_gnn.trainer.predict.program import model_of_run
 
 MEMORY_BYTES = 32_000_000  # for sorting
@@ -245,6 +247,27 @@ def _run_to_predict(folder: Path) -> None:
     torch.save(SampledGNN("sage", 5, 3, 4, 2, dropout=0.0).state_dict(), folder / MODEL)
 
 
+TYPES = GraphTypes({"a": 5, "b": 3}, {"a": 2, "b": 0}, [("a", "to", "b")], "b")
+
+
+def _kept_rows(folder: Path) -> None:
+    """What a predict has kept, under a name that is always the same."""
+    counts = {name: np.arange(count, dtype=np.uint64) for name, count in TYPES.counts.items()}
+    digests = Digests(counts, {TYPES.edge_types[0]: counts["b"]})
+    with kept_folder(folder / "kept", digests, {"weights": "0a"}) as rows:
+        np.save(rows / "layer-0-0.npy", np.ones((5, 2), np.float32))
+    (made,) = (folder / "kept").glob("rows-*")
+    record = folder / "kept" / "record.json"
+    record.write_text(record.read_text().replace(made.name, "rows-0"))
+    made.rename(folder / "kept" / "rows-0")
+
+
+def _read_kept_rows(folder: Path) -> None:
+    before = read_before(folder / "kept", TYPES, {"weights": "0a"})
+    before.digests().since(before.digests())
+    before.rows(0, "a", 2)
+
+
 def _results(folder: Path) -> None:
     """Of a run of one epoch with one rank and a cache, by hand."""
     by_tier = dict.fromkeys(TIERS, 0.5)
@@ -365,6 +388,7 @@ READERS = {
     "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load_checkpoint(folder / "checkpoint.pt")),
     "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
     "run_to_predict": Reader(_run_to_predict, lambda folder: model_of_run(folder, open_dataset(folder / "data"))),
+    "kept_rows": Reader(_kept_rows, _read_kept_rows),
     "config": Reader(lambda folder: (folder / "run.toml").write_text(CONFIG), _read_config),
     "run_json": Reader(lambda folder: (folder / "run.json").write_text(json.dumps(RUN)), _read_run_json),
     "results": Reader(_results, _read_results),

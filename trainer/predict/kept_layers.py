@@ -22,10 +22,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import temporary_folder, write_whole
 from cohort_gnn.base.machine import cpu_model
 from cohort_gnn.base.version import __version__
-from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.structured import read_structured
-from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.spec.run_file import read_run_json
@@ -90,11 +89,12 @@ class Before:
         return array
 
 
-def read_before(folder: Path, now: Mapping[str, str]) -> Before:
+def read_before(folder: Path, types: GraphTypes, now: Mapping[str, str]) -> Before:
     """What is kept in a folder.
 
     Args:
-        now: what rows would be made of, as `made_of` describes it.
+        types: of the data set.
+        now: what else rows would be made of, as `made_of` describes it.
 
     Raises:
         CohortError: nothing is kept there, it is damaged, or these rows are not those that would be made now.
@@ -103,7 +103,10 @@ def read_before(folder: Path, now: Mapping[str, str]) -> Before:
         hint = f"predict all once: --keep {folder} in place of --update"
         raise CohortError(f"--update {folder}", "a folder that cohort predict --keep made", "none", hint)
     record = read_structured(folder / RECORD, "JSON", Record, "what a predict has kept", CURE)
-    if others := [what for what, digest in now.items() if record.made_of.get(what) != digest]:
+    others = [what for what, digest in now.items() if record.made_of.get(what) != digest]
+    if record.nodes.keys() != types.counts.keys() or [relation for relation, _ in record.edges] != types.edge_types:
+        others.append("types of nodes and edges")
+    if others:
         expected = f"the same {', '.join(others)} as when these rows were made"
         raise CohortError(f"--update {folder}", expected, "others", CURE)
     return Before(folder, record)
@@ -143,8 +146,8 @@ def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iter
             shutil.rmtree(other)
 
 
-def made_of(run: Path, model: Any, data: StoredGraph, name: str, times: Any) -> dict[str, str]:
-    """What the rows of layers depend on beside features and edges: digests, by what it is called.
+def made_of(run: Path, model: Any, name: str, times: Any) -> dict[str, str]:
+    """What the rows of layers depend on beside the data set: digests, by what it is called.
 
     Args:
         name: of the node type whose scores are computed.
@@ -157,7 +160,6 @@ def made_of(run: Path, model: Any, data: StoredGraph, name: str, times: Any) -> 
         "model options": _digest(json.dumps(described, sort_keys=True, default=str)),
         "--node-type": name,
         "--at-time": _digest(repr((times, model.ages and model.ages.spans))),
-        "types of nodes and edges": _digest(repr((sorted(data.node_types), list(data.edge_types)))),
         "processor or libraries": ", ".join(
             (cpu_model(), torch.backends.cpu.get_cpu_capability(), f"torch {torch.__version__}", __version__)
         ),

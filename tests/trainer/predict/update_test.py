@@ -6,7 +6,6 @@ import shutil
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -288,18 +287,18 @@ def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path
 def test_rows_that_others_were_made_of_are_refused(kept, tmp_path, what):
     data, run = open_dataset(kept / "data"), kept / "run"
     model, _ = program.model_of_run(run, data)
-    given = {"run": run, "model": model, "data": data, "name": NODE_TYPE, "times": (None, {})}
-    kept_layers.read_before(kept / "rows", kept_layers.made_of(**given))
+    given, types = {"run": run, "model": model, "name": NODE_TYPE, "times": (None, {})}, data.types
+    kept_layers.read_before(kept / "rows", types, kept_layers.made_of(**given))
     if what == "weights":
         next(iter(model.parameters())).data.mul_(2)
+    if what == "types of nodes and edges":
+        types = replace(types, counts={"paper": 500})
     (tmp_path / "run.json").write_text((run / "run.json").read_text().replace('"norm": "none"', '"norm": "layer"'))
-    renamed = SimpleNamespace(node_types={"paper": None}, edge_types=data.edge_types)
     given |= {
         "model options": {"run": tmp_path}, "--node-type": {"name": "paper"}, "--at-time": {"times": (7, {})},
-        "types of nodes and edges": {"data": renamed},
     }.get(what, {})  # fmt: skip
     with pytest.raises(CohortError, match=f"--update {kept}/rows: expected the same {what} as when these rows were"):
-        kept_layers.read_before(kept / "rows", kept_layers.made_of(**given))
+        kept_layers.read_before(kept / "rows", types, kept_layers.made_of(**given))
 
 
 def test_other_features_are_found(kept, monkeypatch, caplog):

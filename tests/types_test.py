@@ -125,8 +125,11 @@ def test_the_links_of_the_checkout_are_the_package():
     assert built <= modules_of(ROOT / "python/cohort_gnn") and len(built) > 150
 
 
-def test_type_checkers_see_the_names_that_are_loaded_on_first_use():
-    tree = ast.parse(Path(cohort.__file__).read_text())
+@pytest.mark.parametrize("package", [cohort, cohort.dataset])
+def test_type_checkers_see_the_names_that_are_loaded_on_first_use(package):
+    file = Path(package.__file__)
+    tree = ast.parse(file.read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     seen = {name.name: node.module for node in block.body for name in node.names}
-    assert seen == cohort._HOMES | dict.fromkeys(cohort._PACKAGES, "cohort_gnn")
+    assert seen == package._HOMES | dict.fromkeys(getattr(package, "_PACKAGES", ()), "cohort_gnn")
+    assert not [name for name in package._HOMES if (file.parent / f"{name}.py").exists()], "that would be the module"

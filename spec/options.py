@@ -1,6 +1,7 @@
 """How an option is declared: once, as a field of a dataclass, with all that others derive from it."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from enum import Flag, auto
 from typing import Any, NamedTuple, get_type_hints
@@ -77,9 +78,15 @@ def option(
     return dataclasses.field(default=default, metadata=about)
 
 
+@functools.cache
+def types_of(spec: type) -> dict[str, Any]:
+    """The types of a dataclass' fields, by name, with what is said of them."""
+    return get_type_hints(spec, include_extras=True)
+
+
 def options_of(spec: type) -> Iterator[Option]:
     """The options that a dataclass declares, in order; other fields are none."""
-    hints = get_type_hints(spec, include_extras=True)
+    hints = types_of(spec)
     for field in dataclasses.fields(spec):
         if "affects" in field.metadata:
             made = field.default_factory

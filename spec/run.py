@@ -5,9 +5,9 @@ that of a run, and the key of the trainer's measured memory all follow from thes
 """
 
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -16,7 +16,7 @@ from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.metrics import MetricName, MetricNames
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, listed, models_with
-from cohort_gnn.spec.options import Affects, option, options_of
+from cohort_gnn.spec.options import Affects, option, options_of, types_of
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 BUILT_IN = "|".join(MODELS)
@@ -485,9 +485,15 @@ def _json_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+@cache
+def _names_since() -> dict[str, str]:
+    """Of options that had another name: the present one, by that of then."""
+    return {option.formerly: option.name for option in options_of(RunSpec) if option.formerly}
+
+
 def with_current_names(members: dict[str, Any]) -> dict[str, Any]:
     """Options of a run.json that an earlier version may have written, under the names that they have now."""
-    current = {option.formerly: option.name for option in options_of(RunSpec) if option.formerly}
+    current = _names_since()
     return {current.get(name, name): value for name, value in members.items()}
 
 
@@ -499,7 +505,7 @@ def from_json(members: Any, spec_type: type, place: str) -> Any:
     """
     if not isinstance(members, dict):
         raise CohortError(place, "options by name", repr(members)[:80])
-    hints = get_type_hints(spec_type, include_extras=True)
+    hints = types_of(spec_type)
     unknown = sorted(members.keys() - hints.keys())
     if unknown:
         hint = "another version wrote it: use that version, or train again"

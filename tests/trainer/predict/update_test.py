@@ -117,6 +117,8 @@ class Case:
             later: graph_of({name: rows.get(name, count) for name, count in counts.items()}, edges)
             for (later, edges), counts, rows in zip(self.edges.items(), (before, after), (old_x, x), strict=True)
         }
+        if rng.random() < 0.3:  # nodes go, in place of coming
+            self.graphs = {later: self.graphs[not later] for later in (False, True)}
         self.spans = {name: (int(rng.integers(0, 50)), int(rng.integers(50, LATEST))) for name in degrees}
         self.spans = self.spans if rng.random() < 0.3 else {}
         self.work_bytes = int(rng.choice([40_000, *[1 << 30] * 7]))

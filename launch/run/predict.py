@@ -135,15 +135,10 @@ def _instant_of(args: argparse.Namespace) -> int:
     return instant_of(task, args.at_time, "--at-time")
 
 
-def demand_rows_alone(args: argparse.Namespace, device: str) -> None:
-    """Raises CohortError for --keep and --update where rows may depend on others, or would not be all there is."""
+def demand_all_rows(args: argparse.Namespace) -> None:
+    """Raises CohortError for --keep and --update beside --top-k, which computes other rows."""
     for name in ("keep", "update"):
-        if getattr(args, name) is None:
-            continue
-        if device != "cpu":
-            expected = "the CPU, where rows of layers do not depend on the rows computed beside them"
-            raise CohortError(f"--{name}", expected, "a GPU", "--device cpu")
-        if args.top_k is not None:
+        if getattr(args, name) is not None and args.top_k is not None:
             hint = "--node-type TYPE in place of --top-k writes rows of nodes, which can be kept"
             raise CohortError(f"--{name}", "no --top-k beside it", "--top-k", hint)
 
@@ -168,7 +163,7 @@ def predict(args: argparse.Namespace) -> int:
     if args.top_k is not None and (args.classes or args.node_type):
         raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
     device = resolve_device(spec_of(args, SamplerSpec).device)
-    demand_rows_alone(args, device)
+    demand_all_rows(args)
     if not (args.run / "run.json").is_file():
         if (args.dataset / "run.json").is_file():
             raise not_a_run(args.run, f"the run comes first: cohort predict {args.dataset} {args.run}")

@@ -146,12 +146,13 @@ def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iter
             shutil.rmtree(other)
 
 
-def made_of(run: Path, model: Any, name: str, times: Any) -> dict[str, str]:
+def made_of(run: Path, model: Any, name: str, times: Any, device: torch.device) -> dict[str, str]:
     """What the rows of layers depend on beside the data set: digests, by what it is called.
 
     Args:
         name: of the node type whose scores are computed.
         times: the time of the scores, and which edges count then.
+        device: where layers run.
     """
     trained = read_run_json(run)["trainer"]
     described = {option.name: trained.get(option.name) for option in options_of(TrainerSpec) if option.group == "Model"}
@@ -160,10 +161,16 @@ def made_of(run: Path, model: Any, name: str, times: Any) -> dict[str, str]:
         "model options": _digest(json.dumps(described, sort_keys=True, default=str)),
         "--node-type": name,
         "--at-time": _digest(repr((times, model.ages and model.ages.spans))),
-        "processor or libraries": ", ".join(
-            (cpu_model(), torch.backends.cpu.get_cpu_capability(), f"torch {torch.__version__}", __version__)
-        ),
+        "processor or libraries": ", ".join((*_processor(device), f"torch {torch.__version__}", __version__)),
     }
+
+
+def _processor(device: torch.device) -> tuple[str, ...]:
+    """What decides in which order numbers are added up."""
+    if device.type == "cuda":
+        precision = torch.get_float32_matmul_precision()
+        return torch.cuda.get_device_name(device), f"CUDA {torch.version.cuda}", f"float32 {precision}"
+    return cpu_model(), torch.backends.cpu.get_cpu_capability()
 
 
 def _digest(text: str) -> str:

@@ -74,9 +74,9 @@ class UpdatedRows:
         last = len(self._before) - 1
         out = torch.empty((len(ids), self.row_bytes // 4))
         if last >= 0:
-            out = ArrayRows(self._before).take(ids.clamp(max=last), pin)
+            out = ArrayRows(self._before).take(ids.clamp(max=last))
         out[are_others] = self._rows.take(places[are_others])
-        return out
+        return out.pin_memory() if pin else out
 
     def piece(self, first: int, last: int) -> Tensor:
         """float32 [last - first, dim]: the rows of nodes [first, last)."""

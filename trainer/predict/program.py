@@ -337,7 +337,7 @@ def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayR
     if job["keep"] is None and job["update"] is None:
         yield None
         return
-    made = made_of(Path(job["run"]), layers.model, layers.gives[-1][0], (job["at_time"], layers.spans))
+    made = made_of(Path(job["run"]), layers.model, layers.gives[-1][0], (job["at_time"], layers.spans), layers.device)
     before = None if job["update"] is None else read_before(Path(job["update"]), data.types, made)
     digests, reached, text = digests_of(data, layers.model, layers.spans), None, "layers"
     if before is not None:

@@ -68,7 +68,7 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
 
 @torch.no_grad()
 def write_layers(layers: Layerwise, folder: Path, advance: Callable[[int], None]) -> ArrayRows:
-    """Writes the rows that each layer makes into files, on the CPU; returns those of the last one, the scores."""
+    """Writes the rows that each layer makes into files; returns those of the last one, the scores."""
     rows: RowsByType = layers.features()
     with row_tiles():
         for number, names in enumerate(layers.gives):
@@ -77,7 +77,7 @@ def write_layers(layers: Layerwise, folder: Path, advance: Callable[[int], None]
                 out = new_rows(layers.shape_of(number, name), folder / file_of(layers, number, name))
                 layers.run_layer(number, rows, name, layers.nodes_of(name), keep_scores(out), advance)
                 in_place = layers.memory.kept_in[number + 1 :][:1] == [KeptIn.WHOLE]
-                made[name] = torch.from_numpy(out) if in_place else ArrayRows(out)
+                made[name] = torch.from_numpy(out).to(layers.device) if in_place else ArrayRows(out)
             rows = made
     return ArrayRows(out)
 
@@ -86,7 +86,7 @@ def write_layers(layers: Layerwise, folder: Path, advance: Callable[[int], None]
 def update_layers(
     layers: Layerwise, folder: Path, kept: Path | None, advance: Callable[[int], None], before: Before, reached: Reached
 ) -> UpdatedRows:
-    """Computes the rows that a change has reached, on the CPU; returns those of the last layer, the scores.
+    """Computes the rows that a change has reached; returns those of the last layer, the scores.
 
     Args:
         folder: for the rows that are computed.
@@ -102,7 +102,7 @@ def update_layers(
                 file = file_of(layers, number, name)
                 out = new_rows((len(nodes), width), folder / file)
                 if len(nodes):
-                    layers.run_layer(number, rows, name, nodes, keep_scores(out), advance)
+                    layers.run_layer(number, rows, name, nodes.to(layers.device), keep_scores(out), advance)
                 made[name] = UpdatedRows(before.rows(number, name, width), nodes, out)
                 if kept is not None:
                     made[name].write(kept / file, count)

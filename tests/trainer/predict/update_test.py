@@ -16,7 +16,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.stored_graph import FeatureTable, NodeTable, Relation, StoredGraph
 from cohort_gnn.launch.main import main
-from cohort_gnn.launch.run.predict import demand_rows_alone
+from cohort_gnn.launch.run.predict import demand_all_rows
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
@@ -29,6 +29,7 @@ from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, 
 CASES = int(os.environ.get("COHORT_UPDATES", 10_000 if ALL_TESTS else 24))
 SEED = int(os.environ.get("COHORT_UPDATES_SEED", 0))
 DIM, EDGE_DIM, CLASSES, LATEST = 6, 3, 4, 100
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 LISTS = np.array([0, 100, 100, 110, 500])
 PAPERS = {EDGE_TYPE: 4}
 SEVERAL = {
@@ -140,10 +141,10 @@ class Case:
         edge_dim = EDGE_DIM if has_edge_rows and kind == "gat" else 0
         return SampledGNN(kind, DIM, 8, CLASSES, layers, 0.5, edge_dim=edge_dim, **shape).eval()
 
-    def layers(self, later: bool, scratch: Path) -> Layerwise:
+    def layers(self, later: bool, scratch: Path, device: str) -> Layerwise:
         memory = MemoryPlan(self.work_bytes, [self.rng.choice(list(KeptIn))] * len(self.model.edge_types))
         graph = self.graphs[later]
-        return Layerwise(self.model, graph, memory, scratch, torch.device("cpu"), graph.target, self.spans)
+        return Layerwise(self.model, graph, memory, scratch, torch.device(device), graph.target, self.spans)
 
 
 def graph_of(nodes: dict, edges: dict[EdgeType, Relation]) -> StoredGraph:
@@ -158,8 +159,9 @@ def graph_of(nodes: dict, edges: dict[EdgeType, Relation]) -> StoredGraph:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", [*ONE_TYPE, *SEVERAL_TYPES])
-def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, kind):
+def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, kind, device):
     monkeypatch.setattr(update, "MOST_REACHED", 1)
     kinds = [*ONE_TYPE, *SEVERAL_TYPES]
     shares, ended = [], lambda done: None
@@ -168,9 +170,9 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         folders = {name: tmp_path / f"{number}-{name}" for name in ("old", "all", "new", "changed")}
         for folder in folders.values():
             folder.mkdir()
-        update.write_layers(case.layers(False, tmp_path), folders["old"], ended)
-        update.write_layers(case.layers(True, tmp_path), folders["all"], ended)
-        layers, done = case.layers(True, tmp_path), []
+        update.write_layers(case.layers(False, tmp_path, device), folders["old"], ended)
+        update.write_layers(case.layers(True, tmp_path, device), folders["all"], ended)
+        layers, done = case.layers(True, tmp_path, device), []
         old, new = (digests_of(case.graphs[later], case.model, case.spans) for later in (False, True))
         changes = new.since(old)
         assert all(np.array_equal(changes.nodes[name], nodes) for name, nodes in case.edited.items())
@@ -188,7 +190,7 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         assert updated.piece(1, len(last)).numpy().tobytes() == last[1:].tobytes(), number
         if number % 5 == 0:
             expected = np.empty(layers.shape_of(len(layers.gives) - 1, layers.gives[-1][0]), np.float32)
-            case.layers(True, tmp_path).run(keep_scores(expected), ended)
+            case.layers(True, tmp_path, device).run(keep_scores(expected), ended)
             assert last.tobytes() == expected.tobytes(), number
         for folder in folders.values():
             for file in folder.iterdir():
@@ -290,6 +292,7 @@ def test_rows_that_others_were_made_of_are_refused(kept, tmp_path, what):
     data, run = open_dataset(kept / "data"), kept / "run"
     model, _ = program.model_of_run(run, data)
     given, types = {"run": run, "model": model, "name": NODE_TYPE, "times": (None, {})}, data.types
+    given["device"] = torch.device("cpu")
     kept_layers.read_before(kept / "rows", types, kept_layers.made_of(**given))
     if what == "weights":
         next(iter(model.parameters())).data.mul_(2)
@@ -326,11 +329,9 @@ def test_other_features_are_found(kept, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("name", ["keep", "update"])
-def test_a_gpu_and_links_are_refused(tmp_path, name):
-    given = argparse.Namespace(keep=None, update=None, top_k=None)
+def test_links_are_refused(tmp_path, name):
+    given = argparse.Namespace(keep=None, update=None, top_k=3)
+    demand_all_rows(given)
     setattr(given, name, tmp_path)
-    with pytest.raises(CohortError, match=f"--{name}: expected the CPU.*a GPU\n.*--device cpu"):
-        demand_rows_alone(given, "cuda")
-    given.top_k = 3
     with pytest.raises(CohortError, match=f"--{name}: expected no --top-k beside it"):
-        demand_rows_alone(given, "cpu")
+        demand_all_rows(given)

@@ -49,6 +49,11 @@ def take_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), ord
     out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.
     """
 
+def count_degrees(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], degrees: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')], times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, oldest: int = 0, latest: int = 0) -> None:
+    """
+    degrees[v] = the in-neighbours of v but v itself, int32 [targets], filled in place; with times int64 [E], by edges of a time in [oldest, latest].
+    """
+
 def digest_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], digests: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
     """
     uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and uint64 [m], of itself and rows indptr[i] to indptr[i + 1].

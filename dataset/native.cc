@@ -15,7 +15,6 @@
 #include "base/format.h"
 #include "base/nanobind_errors.h"
 #include "dataset/appending/merge.h"
-#include "dataset/changed_rows.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"
 #include "dataset/drawn_lists.h"
@@ -25,6 +24,7 @@
 #include "dataset/output.h"
 #include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
+#include "dataset/passes.h"
 #include "dataset/reverses.h"
 #include "dataset/sorting/edge_sorter.h"
 #include "dataset/sorting/id_map.h"
@@ -168,6 +168,18 @@ void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks
   const base::CscRef csc = csc_of(indptr, indices);
   base::require(static_cast<int64_t>(reached.shape(0)) == csc.num_nodes, "a mark for each target");
   run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, is_marked.data(), reached.data(), stop); });
+}
+
+using Degrees = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // int32 [targets], written
+
+void count_degrees_of(const Ids& indptr, const Indices& indices, const Degrees& degrees,
+                      const std::optional<Ids>& times, int64_t oldest, int64_t latest) {
+  const base::CscRef csc = csc_of(indptr, indices);
+  base::require(static_cast<int64_t>(degrees.shape(0)) == csc.num_nodes, "a degree for each target");
+  base::require(!times || static_cast<int64_t>(times->shape(0)) == csc.num_edges, "a time for each edge");
+  run_interruptibly([&](const std::stop_token& stop) {
+    count_degrees(csc, times ? times->data() : nullptr, oldest, latest, degrees.data(), stop);
+  });
 }
 
 using NumpyIds = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
@@ -370,6 +382,10 @@ std::pair<int64_t, nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>> merge_edges_of(
 void add_rows(nb::module_& m) {
   m.def("take_rows", &take_rows_of, "rows"_a, "ids"_a, "out"_a,
         "out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.");
+  m.def("count_degrees", &count_degrees_of, "indptr"_a, "indices"_a, "degrees"_a, "times"_a = nb::none(),
+        "oldest"_a = 0, "latest"_a = 0,
+        "degrees[v] = the in-neighbours of v but v itself, int32 [targets], filled in place; with times int64 [E], by "
+        "edges of a time in [oldest, latest].");
   m.def("digest_rows", &digest_rows_of, "rows"_a, "digests"_a, "indptr"_a = nb::none(),
         "uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and "
         "uint64 [m], of itself and rows indptr[i] to indptr[i + 1].");

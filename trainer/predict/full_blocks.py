@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.nn.block import Block
 from cohort_gnn.spec.graph import EdgeType
 
-EDGES_AT_ONCE = 1 << 18  # whose loops are counted
 READ_AT_ONCE = 1 << 20  # elements of a file
 FEW = 100  # sources in less than so much of the nodes are sorted, not looked for among all
 
@@ -188,13 +188,10 @@ class FullBlocks:
 
     def _count_degrees(self, relation: EdgeType) -> Tensor:
         """int32 [targets]"""
-        degrees = torch.empty(self.counts[relation[2]], dtype=torch.int32, device=self.device)
-        for first, last in self.pieces([relation], range(len(degrees)), 1, 1, EDGES_AT_ONCE):
-            indptr, sources = self._edges(relation, range(first, last))
-            targets = torch.arange(first, last, device=self.device).repeat_interleave(indptr.diff())
-            loops = targets[sources == targets] - first
-            degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)
-        return degrees
+        edges, degrees = self.edges[relation], np.empty(self.counts[relation[2]], np.int32)
+        in_time = (edges.edge_times, *self._spans[relation]) if relation in self._spans else ()
+        dataset_native.count_degrees(edges.indptr, edges.indices, degrees, *in_time)
+        return torch.from_numpy(degrees).to(self.device)
 
 
 def pieces_below(limit: int, count: int, cost: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:

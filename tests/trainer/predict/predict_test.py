@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,6 +168,11 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     assert torch.equal(edges, graph.to_pyg().edge_index)
     no_loops = edges[:, edges[0] != edges[1]]
     assert torch.equal(blocks._degrees[EDGE_TYPE].long(), torch.bincount(no_loops[1], minlength=NUM_NODES))
+    times, span = np.arange(graph.num_edges) % 7, (2, 4)
+    timed = {EDGE_TYPE: SimpleNamespace(indptr=graph.indptr, indices=graph.indices, edge_times=times)}
+    blocks = FullBlocks({NODE_TYPE: NUM_NODES}, timed, True, torch.device("cpu"), {EDGE_TYPE: span})
+    then = edges[1, (edges[0] != edges[1]) & torch.from_numpy((times >= span[0]) & (times <= span[1]))]
+    assert torch.equal(blocks._degrees[EDGE_TYPE].long(), torch.bincount(then, minlength=NUM_NODES))
 
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.uint8]

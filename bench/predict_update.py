@@ -1,10 +1,10 @@
 """How long does `cohort predict --update` take after an append, beside a predict of all?
 
     python bench/predict_update.py [--edges 4000000] [--shares 0.001,0.00002] [--dim 64] [--hidden 64] [--rounds 3]
-        [--folder FOLDER]
+        [--device cpu] [--folder FOLDER]
 
 A graph of random pairs, one node for 20 edges; a share of its edges is appended to a copy after a predict with --keep.
-GraphSAGE of two layers, on the CPU. A predict of all, an update, and an update that keeps its rows, too, take turns;
+GraphSAGE of two layers. A predict of all, an update, and an update that keeps its rows, too, take turns;
 each is a process of its own. A line has the median of the rounds; "in it" are the seconds that the command says,
 without the start of Python. "again" is the part of all edges and nodes, of both layers, that was computed again. The
 outputs are compared, byte for byte. Data sets are in a folder in FOLDER, which is removed in the end; the page cache is
@@ -39,7 +39,7 @@ def cohort(*arguments: object) -> tuple[float, str]:
     return time.monotonic() - begin, done.stdout + done.stderr
 
 
-def write_data(folder: Path, num_edges: int, dim: int, hidden: int) -> None:
+def write_data(folder: Path, num_edges: int, dim: int, hidden: int, device: str) -> None:
     """The data set, a run, and the rows that a predict kept."""
     generator = np.random.default_rng(0)
     nodes = num_edges // EDGES_A_NODE
@@ -48,13 +48,13 @@ def write_data(folder: Path, num_edges: int, dim: int, hidden: int) -> None:
     np.save(folder / "y.npy", generator.integers(CLASSES, size=nodes))
     rows = ["--features", folder / "x.npy", "--labels", folder / "y.npy", "--split-ratio", "0.01,0.01,0.01"]
     cohort("dataset", "import", folder / "edges.npy", folder / "data", *rows)
-    options = ["--epochs", 1, "--hidden", hidden, "--fanout", "5,5", "--device", "cpu", "--quiet"]
+    options = ["--epochs", 1, "--hidden", hidden, "--fanout", "5,5", "--device", device, "--quiet"]
     cohort("train", folder / "data", *options, "--out", folder / "run")
-    cohort(*predict(folder, "data", "before"), "--keep", folder / "kept")
+    cohort(*predict(folder, "data", "before", device), "--keep", folder / "kept")
 
 
-def predict(folder: Path, data: str, out: str) -> list[object]:
-    return ["predict", folder / "run", folder / data, "--out", folder / f"{out}.npy", "--device", "cpu"]
+def predict(folder: Path, data: str, out: str, device: str) -> list[object]:
+    return ["predict", folder / "run", folder / data, "--out", folder / f"{out}.npy", "--device", device]
 
 
 def main() -> None:
@@ -62,12 +62,13 @@ def main() -> None:
     for name, value in {"edges": 4_000_000, "dim": 64, "hidden": 64, "rounds": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value:,}")
     parser.add_argument("--shares", default="0.001,0.00002", help="of the edges, appended; default 0.001,0.00002")
+    parser.add_argument("--device", default="cpu", help="of all programs (default: cpu)")
     parser.add_argument("--folder", type=Path, help="where the files are made (default: that of temporary files)")
     args = parser.parse_args()
     table = TextTable(f"{args.edges:,} edges", ["appended", "", "s", "in it", "again", "of all's s", "of all's in it"])
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
-        write_data(folder, args.edges, args.dim, args.hidden)
+        write_data(folder, args.edges, args.dim, args.hidden, args.device)
         for share in map(float, args.shares.split(",")):
             new = np.random.default_rng(1).integers(args.edges // EDGES_A_NODE, size=(2, int(args.edges * share)))
             np.save(folder / "new.npy", new)
@@ -82,7 +83,7 @@ def main() -> None:
             costs: dict[str, list[tuple[float, float, str]]] = {way: [] for way in ways}
             for _ in range(args.rounds):
                 for way, more in ways.items():
-                    seconds, said = cohort(*predict(folder, "later", way), *more)
+                    seconds, said = cohort(*predict(folder, "later", way, args.device), *more)
                     part = re.search(r"([\d.]+%) of the edges", said)
                     in_it = re.search(r" in ([\d.]+) s,", said)
                     assert in_it is not None

@@ -1,7 +1,7 @@
 """Minibatches in PyG's form."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -18,6 +18,7 @@ from cohort_gnn.trainer.loader.source import (
     slot_offsets,
     tables_of,
 )
+from cohort_gnn.trainer.offsets import copy_offsets
 
 
 class OfSlot(BaseData):
@@ -50,6 +51,31 @@ class OfSlot(BaseData):
     def store_of(self, name: str | EdgeType) -> BaseStorage:
         """The storage with the attributes of the nodes or edges of a type."""
         raise NotImplementedError
+
+    def clone(self, *args: str) -> Self:
+        """A copy of the attributes named, by default of all; layers need not sort its edges again."""
+        return self._with_offsets(super().clone, args)
+
+    def to(self, *args, **kwargs) -> Self:
+        """As of PyG, on the batch itself; layers need not sort its edges again on the other device."""
+        return self._with_offsets(super().to, args, **kwargs)
+
+    def cpu(self, *args: str) -> Self:
+        """As `to`."""
+        return self._with_offsets(super().cpu, args)
+
+    def cuda(self, *args, **kwargs) -> Self:
+        """As `to`."""
+        return self._with_offsets(super().cuda, args, **kwargs)
+
+    def _with_offsets(self, copied: Callable[..., Self], args: tuple, **kwargs) -> Self:
+        """What a method of PyG makes of the batch, whose edges then have their offsets, too."""
+        before = [store.get("edge_index") for store in self.edge_stores]
+        made = copied(*args, **kwargs)
+        for edge_index, store in zip(before, made.edge_stores, strict=True):
+            if edge_index is not None:
+                copy_offsets(edge_index, store["edge_index"])
+        return made
 
     def __reduce__(self):
         # As PyG pickles and copies it, torch would keep the views' memory, and so the slot, for good.

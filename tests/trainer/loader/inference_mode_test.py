@@ -1,5 +1,7 @@
 """Batches under torch.inference_mode(), in which many evaluate."""
 
+import copy
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -35,6 +37,21 @@ def test_layers_find_the_offsets_of_a_batch_and_of_its_first_edges(cora):
         batch = next(iter(loader))
         for edges in (batch.edge_index, batch.edge_index[:, : batch.num_sampled_edges[0]]):
             assert block_of(edges, batch.num_nodes, batch.num_nodes).indptr is batch.edge_index._cohort_offsets[0]
+
+
+def test_copies_of_a_batch_have_its_offsets(cora):
+    with loader_of(cora) as loader:
+        batch = next(iter(loader))
+        before, offsets = batch.edge_index, batch.indptr.clone()
+        assert batch.to("cpu").edge_index is before
+        for copied in (batch.clone(), batch.clone("edge_index"), copy.deepcopy(batch)):
+            assert copied.edge_index is not before
+            block = block_of(copied.edge_index, batch.num_nodes, batch.num_nodes)
+            assert block.order is None and torch.equal(block.indptr[: len(offsets)], offsets)
+            copied.edge_index[0, 0] += 0
+            assert block_of(copied.edge_index, batch.num_nodes, batch.num_nodes).order is not None
+        with torch.inference_mode():
+            assert torch.equal(batch.clone().edge_index, before)
 
 
 def test_a_batch_that_was_written_to_is_sorted_again(cora):

@@ -296,8 +296,10 @@ choose_cuda() {
   # CMake cuts nvcc's own library path at a space; for the packages' nvcc, whose path is the checkout's, this mends it.
   [[ $nvcc != "$deps"/* ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
   architectures=${COHORT_CUDA_ARCHITECTURES:-}
+  cuda_flags=${CUDAFLAGS:-}
   if [[ -z $architectures && $has_gpu == no ]]; then
     architectures=${without_gpu:-90}
+    [[ $architectures != *-virtual ]] || cuda_flags+=" -Xcicc=-O0" # a test of the compiler alone: nothing runs this PTX
     say "no GPU here: compiling CUDA code for architecture $architectures only (COHORT_CUDA_ARCHITECTURES changes this)"
   fi
   : "${architectures:=80-real;90}"
@@ -311,7 +313,8 @@ configure() {
   command -v ninja >/dev/null && generator=Ninja
   options=(-S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPython_EXECUTABLE=$python" -DCOHORT_TESTS=ON)
   if [[ $with_cuda == yes ]]; then
-    options+=(-DCOHORT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "-DCMAKE_CUDA_ARCHITECTURES=$architectures")
+    options+=(-DCOHORT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "-DCMAKE_CUDA_ARCHITECTURES=$architectures"
+      "-DCMAKE_CUDA_FLAGS=$cuda_flags")
     [[ $has_gpu == yes ]] || options+=(-DCOHORT_GPU_TESTS=OFF)
   else
     options+=(-DCOHORT_CUDA=OFF)

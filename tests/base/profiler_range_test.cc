@@ -12,20 +12,20 @@
 namespace cohort::base {
 namespace {
 
-std::vector<std::string> seen;  // by the profiler below
+std::vector<std::string> seen_ranges;  // by the profiler below
 
 nvtxDomainHandle_t create_domain(const char* name) {
-  seen.push_back(std::string("domain ") + name);
-  return reinterpret_cast<nvtxDomainHandle_t>(&seen);
+  seen_ranges.push_back(std::string("domain ") + name);
+  return reinterpret_cast<nvtxDomainHandle_t>(&seen_ranges);
 }
 
 nvtxRangeId_t start_range(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-  EXPECT_EQ(domain, reinterpret_cast<nvtxDomainHandle_t>(&seen));
-  seen.push_back(std::string(event->message.ascii) + " " + std::to_string(event->payload.ullValue));
+  EXPECT_EQ(domain, reinterpret_cast<nvtxDomainHandle_t>(&seen_ranges));
+  seen_ranges.push_back(std::string(event->message.ascii) + " " + std::to_string(event->payload.ullValue));
   return 1000 + event->payload.ullValue;
 }
 
-void end_range(nvtxDomainHandle_t, nvtxRangeId_t id) { seen.push_back("end " + std::to_string(id)); }
+void end_range(nvtxDomainHandle_t, nvtxRangeId_t id) { seen_ranges.push_back("end " + std::to_string(id)); }
 
 // What a profiler does that NVTX finds in a process.
 int listen(NvtxGetExportTableFunc_t table_of) {
@@ -55,7 +55,7 @@ TEST(ProfilerRange, TellsAProfilerNameBatchAndEnd) {
     const ProfilerRange fetch("fetch", 7);
     const ProfilerRange sample("sample", 8);
   }
-  EXPECT_EQ(seen, (std::vector<std::string>{"domain cohort", "fetch 7", "sample 8", "end 1008", "end 1007"}));
+  EXPECT_EQ(seen_ranges, (std::vector<std::string>{"domain cohort", "fetch 7", "sample 8", "end 1008", "end 1007"}));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kNumRows = 2001;
+constexpr int64_t kDecodedRows = 2001;
 constexpr int64_t kFewRows = 60;
 constexpr std::size_t kGuardBytes = 256;
 
@@ -58,7 +58,7 @@ TEST(GpuDecodeRows, GivesTheRowsOfEveryCodecAndLayout) {
       for (const uint32_t slot_bytes : {0u, 448u}) {
         if (layout == ibp::LayoutChoice::kPacked && slot_bytes > 0) continue;
         SCOPED_TRACE(testing::Message() << codec << static_cast<int>(layout) << " slots of " << slot_bytes);
-        Table table("float32", kNumRows, 128, 4, codec == "sparse");
+        Table table("float32", kDecodedRows, 128, 4, codec == "sparse");
         table.encode(codec, {layout, slot_bytes});
         expect_rows_of(table);
       }
@@ -69,21 +69,21 @@ TEST(GpuDecodeRows, GivesTheRowsOfEveryCodecAndLayout) {
 TEST(GpuDecodeRows, GivesRowsOfOtherSizes) {
   for (const int64_t columns : {4, 20, 256, 1000}) {
     SCOPED_TRACE(columns);
-    Table table("float32", kNumRows, columns, 4);
+    Table table("float32", kDecodedRows, columns, 4);
     table.encode("auto");
     expect_rows_of(table);
   }
   Table few("float32", kFewRows, 128, 4);
   few.encode("auto");
   expect_rows_of(few);
-  Table halves("bfloat16", kNumRows, 64, 2);
+  Table halves("bfloat16", kDecodedRows, 64, 2);
   halves.encode("auto");
   expect_rows_of(halves);
   decode_rows(SlabRows(halves.rows, true), 0, {});
 }
 
 TEST(GpuDecodeRows, NamesADamagedRow) {
-  Table table("float32", kNumRows, 128, 4);
+  Table table("float32", kDecodedRows, 128, 4);
   table.encode("exponent");
   const ibp::EncodedRef& ref = table.rows.encoded->encoded().ref;
   ASSERT_EQ(ref.layout, ibp::Layout::kSlots);

@@ -21,12 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Case {
+struct DiskCase {
   const char* codec;
   ibp::LayoutChoice layout;
 };
 
-class DiskFileOfRows : public FileOfRows, public testing::WithParamInterface<Case> {
+class DiskFileOfRows : public FileOfRows, public testing::WithParamInterface<DiskCase> {
  protected:
   DiskFileOfRows() : FileOfRows(GetParam().codec, GetParam().layout) {}
 
@@ -176,9 +176,9 @@ TEST_P(DiskFileOfRows, RefusesDamagedRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, DiskFileOfRows,
-                         testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked},
-                                         Case{"exponent", ibp::LayoutChoice::kSlots},
-                                         Case{"planes", ibp::LayoutChoice::kSlots}),
+                         testing::Values(DiskCase{"sparse", ibp::LayoutChoice::kPacked},
+                                         DiskCase{"exponent", ibp::LayoutChoice::kSlots},
+                                         DiskCase{"planes", ibp::LayoutChoice::kSlots}),
                          [](const auto& test) { return std::string(test.param.codec); });
 
 TEST(DiskFile, ReadsThroughThePageCacheWhereTheFileSystemRefusesOtherReads) {

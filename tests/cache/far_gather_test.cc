@@ -20,20 +20,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int64_t kNumRows = 6000;
+constexpr int64_t kFarRows = 6000;
 
-struct Case {
+struct FarCase {
   const char* codec;
   int64_t staging_bytes;
   int64_t buffer_bytes;
 };
 
-class GpuFarFetch : public testing::TestWithParam<Case> {
+class GpuFarFetch : public testing::TestWithParam<FarCase> {
  protected:
   void SetUp() override {
     table_.encode(GetParam().codec);
     ibp::save(table_.rows.encoded->encoded(), file_);
-    for (int64_t row = 0; row < kNumRows; ++row) {
+    for (int64_t row = 0; row < kFarRows; ++row) {
       if (row % 4 == 1) in_memory_.choose(row);
     }
     in_memory_.count();
@@ -65,8 +65,8 @@ class GpuFarFetch : public testing::TestWithParam<Case> {
     return uses;
   }
 
-  Table table_{"float32", kNumRows, 100, 4};
-  RowBits in_memory_{kNumRows};
+  Table table_{"float32", kFarRows, 100, 4};
+  RowBits in_memory_{kFarRows};
   std::string file_ = testing::TempDir() + "far_gather.ibp";
   std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
   std::shared_ptr<const DiskRows> disk_;
@@ -76,10 +76,10 @@ TEST_P(GpuFarFetch, GivesEachRowFromItsTier) {
   const auto rows = open();
   const std::vector<int> gpus = {0};
   const SlabRows slab_rows(table_.rows, true);
-  rows->set_slabs(std::move(fill_row_slabs(plan_of(table_, slab_rows, 1, 0), gpus, slab_rows, kNumRows)[0]));
-  for (const int64_t count : {kNumRows, int64_t{1}, int64_t{700}, int64_t{0}, int64_t{3000}}) {
+  rows->set_slabs(std::move(fill_row_slabs(plan_of(table_, slab_rows, 1, 0), gpus, slab_rows, kFarRows)[0]));
+  for (const int64_t count : {kFarRows, int64_t{1}, int64_t{700}, int64_t{0}, int64_t{3000}}) {
     SCOPED_TRACE(count);
-    const std::vector<int64_t> nodes = random_nodes(kNumRows, count);
+    const std::vector<int64_t> nodes = random_nodes(kFarRows, count);
     const TierUses uses = expect_fetched(*rows, table_, nodes);
     const auto counted = [&](auto in_tier) { return std::ranges::count_if(nodes, in_tier); };
     EXPECT_EQ(uses[0].rows, counted([](int64_t row) { return row % 3 == 0; }));
@@ -90,7 +90,7 @@ TEST_P(GpuFarFetch, GivesEachRowFromItsTier) {
 
 TEST_P(GpuFarFetch, CountsStoredBytes) {
   const auto rows = open();
-  const std::vector<int64_t> nodes = random_nodes(kNumRows, 2000);
+  const std::vector<int64_t> nodes = random_nodes(kFarRows, 2000);
   const TierUses uses = expect_fetched(*rows, table_, nodes);
   EXPECT_EQ(uses[kHostTier].bytes + uses[kDiskTier].bytes, table_.rows.encoded->stored_bytes(nodes));
   EXPECT_GT(uses[kDiskTier].us, 0);
@@ -99,21 +99,21 @@ TEST_P(GpuFarFetch, CountsStoredBytes) {
 TEST_P(GpuFarFetch, GivesPlaneAAlone) {
   const auto rows = open();
   Table coarse = table_;
-  std::vector<int64_t> all(kNumRows);
+  std::vector<int64_t> all(kFarRows);
   std::iota(all.begin(), all.end(), 0);
   table_.rows.encoded->fetch(all, coarse.bytes.data(), true);
   for (const bool plane_a : {true, false, true}) {
-    expect_fetched(*rows, plane_a ? coarse : table_, random_nodes(kNumRows, 1000), plane_a);
+    expect_fetched(*rows, plane_a ? coarse : table_, random_nodes(kFarRows, 1000), plane_a);
   }
 }
 
 // Several batches under way, some of them empty, into a pool: a row that an earlier one waits for is not read again.
 TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
   const auto rows = open(3);
-  rows->use_pool(kNumRows, true);
+  rows->use_pool(kFarRows, true);
   const base::Stream growing;
-  rows->grow_pool(kNumRows, growing);
-  const base::DeviceBytes pool(static_cast<std::size_t>(kNumRows * table_.rows.row_bytes));
+  rows->grow_pool(kFarRows, growing);
+  const base::DeviceBytes pool(static_cast<std::size_t>(kFarRows * table_.rows.row_bytes));
   struct Under {
     PooledBatch batch;
     base::Stream stream;
@@ -129,7 +129,7 @@ TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
   };
   for (uint32_t number = 0; number < 8; ++number) {
     if (under.size() == 3) expect_oldest();
-    under.push_back({PooledBatch(random_nodes(kNumRows, number % 3 == 1 ? 0 : 1500, number)), base::Stream()});
+    under.push_back({PooledBatch(random_nodes(kFarRows, number % 3 == 1 ? 0 : 1500, number)), base::Stream()});
     const auto& [batch, stream] = under.back();
     rows->fetch(batch.on_gpu.data(), std::ssize(batch.nodes),
                 {.rows = pool.data(),
@@ -139,7 +139,7 @@ TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
                 stream);
   }
   while (!under.empty()) expect_oldest();
-  EXPECT_LE(from_disk, kNumRows * 3 / 4);  // each at most once
+  EXPECT_LE(from_disk, kFarRows * 3 / 4);  // each at most once
 }
 
 TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {
@@ -158,10 +158,10 @@ TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, GpuFarFetch,
-                         testing::Values(Case{"exponent", 1 << 17, 1 << 20}, Case{"exponent", 8 << 20, 4 << 20},
-                                         Case{"exponent", 1 << 19, 1 << 16}, Case{"exponent", 4 << 20, 1 << 16},
-                                         Case{"planes", 4 << 20, 1 << 16}, Case{"sparse", 1 << 17, 1 << 20},
-                                         Case{"planes", 1 << 17, 1 << 20}));
+                         testing::Values(FarCase{"exponent", 1 << 17, 1 << 20}, FarCase{"exponent", 8 << 20, 4 << 20},
+                                         FarCase{"exponent", 1 << 19, 1 << 16}, FarCase{"exponent", 4 << 20, 1 << 16},
+                                         FarCase{"planes", 4 << 20, 1 << 16}, FarCase{"sparse", 1 << 17, 1 << 20},
+                                         FarCase{"planes", 1 << 17, 1 << 20}));
 
 }  // namespace
 }  // namespace cohort::cache

@@ -14,16 +14,16 @@
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kNumRows = 1000;
+constexpr int64_t kHostRows = 1000;
 constexpr uint32_t kNumColumns = 33;
 
 class HostRowsFile : public testing::TestWithParam<ibp::Dtype> {
  protected:
   void SetUp() override {
-    rows_ = ibp::make_rows(ibp::Content::kMixed, GetParam(), kNumColumns, kNumRows);
+    rows_ = ibp::make_rows(ibp::Content::kMixed, GetParam(), kNumColumns, kHostRows);
     ibp::save(ibp::encode(rows_.table, ibp::fit(rows_.table, {.codec = "sparse"}).profile), file_);
   }
-  RowShape shape() const { return {kNumRows, kNumColumns, ibp::name_of(GetParam())}; }
+  RowShape shape() const { return {kHostRows, kNumColumns, ibp::name_of(GetParam())}; }
 
   ibp::Rows rows_;
   std::string file_ = testing::TempDir() + "host_rows.ibp";
@@ -32,7 +32,7 @@ class HostRowsFile : public testing::TestWithParam<ibp::Dtype> {
 TEST_P(HostRowsFile, CountsTheBytesItReads) {
   const HostRows rows = HostRows::open(file_, shape());
   int64_t expected = 0;
-  std::vector<int64_t> ids(kNumRows);
+  std::vector<int64_t> ids(kHostRows);
   std::iota(ids.begin(), ids.end(), 0);
   for (const int64_t id : ids) expected += ibp::locate(rows.encoded().ref, id).bytes;
   EXPECT_EQ(rows.stored_bytes(ids), expected);
@@ -42,23 +42,23 @@ TEST_P(HostRowsFile, CountsTheBytesItReads) {
 TEST_P(HostRowsFile, SaysWhatEachRowTakes) {
   const HostRows rows = HostRows::open(file_, shape());
   const auto each = rows.stored_bytes_of_each();
-  ASSERT_EQ(each.size(), static_cast<std::size_t>(kNumRows));
-  for (int64_t id = 0; id < kNumRows; ++id) {
+  ASSERT_EQ(each.size(), static_cast<std::size_t>(kHostRows));
+  for (int64_t id = 0; id < kHostRows; ++id) {
     ASSERT_EQ(rows.stored_bytes(std::vector<int64_t>{id}), each[static_cast<std::size_t>(id)]);
   }
-  const bool equal = std::ranges::count(each, each[0]) == kNumRows;
+  const bool equal = std::ranges::count(each, each[0]) == kHostRows;
   EXPECT_EQ(rows.stored_bytes_of_any(), equal ? each[0] : 0);
   const std::vector<std::byte> zeros(rows_.bytes.size());  // all find room in their slots
-  const ibp::RowTable empty{zeros.data(), kNumRows, GetParam(), kNumColumns};
+  const ibp::RowTable empty{zeros.data(), kHostRows, GetParam(), kNumColumns};
   const ibp::Profile sparse = ibp::fit(empty, {.codec = "sparse"}).profile;
   const HostRows slots(ibp::encode(empty, sparse, {.layout = ibp::LayoutChoice::kSlots, .slot_bytes = 16}));
   EXPECT_EQ(slots.stored_bytes_of_any(), 16);
-  EXPECT_EQ(slots.stored_bytes_of_each(), base::UninitializedVector<uint32_t>(kNumRows, 16u));
+  EXPECT_EQ(slots.stored_bytes_of_each(), base::UninitializedVector<uint32_t>(kHostRows, 16u));
 }
 
 TEST_P(HostRowsFile, RefusesRowsOfAnotherShape) {
   RowShape other = shape();
-  other.num_rows = kNumRows + 1;
+  other.num_rows = kHostRows + 1;
   EXPECT_THROW(HostRows::open(file_, other), base::Error);
   other = shape();
   other.num_columns = kNumColumns - 1;

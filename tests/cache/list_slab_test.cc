@@ -16,11 +16,11 @@ namespace {
 
 // Lists of 0 to 19 neighbours, and one of 1000.
 template <typename Index>
-struct Lists {
+struct SlabLists {
   std::vector<int64_t> indptr{0};
   std::vector<Index> indices;
 
-  explicit Lists(uint64_t num_nodes) {
+  explicit SlabLists(uint64_t num_nodes) {
     for (uint64_t node = 0; node < num_nodes; ++node) {
       const uint64_t degree = node == 5 ? 1000 : base::random_below(20, base::key_of(1), node, 0);
       for (uint64_t i = 0; i < degree; ++i) indices.push_back(static_cast<Index>(1 + node * 7919 + i));
@@ -75,7 +75,7 @@ TYPED_TEST_SUITE(ListSlabOf, IndexTypes);
 TYPED_TEST_SUITE(GpuListSlab, IndexTypes);
 
 TYPED_TEST(ListSlabOf, IsTheSameInPiecesOfAnySize) {
-  const Lists<TypeParam> lists(100);
+  const SlabLists<TypeParam> lists(100);
   const std::vector<uint32_t> nodes = lists.some_nodes();
   const std::vector<std::byte> expected = lists.expected(nodes);
   const ListPacker packer(lists.view(), nodes);
@@ -94,8 +94,8 @@ TYPED_TEST(ListSlabOf, IsTheSameInPiecesOfAnySize) {
 
 // The lists of a second relation, with indices of another width, follow those of the first.
 TYPED_TEST(ListSlabOf, TakesListsOfAllRelations) {
-  const Lists<TypeParam> first(30);
-  const Lists<int32_t> second(20);
+  const SlabLists<TypeParam> first(30);
+  const SlabLists<int32_t> second(20);
   std::vector<RelationLists> relations = first.view();
   relations.push_back(second.view()[0]);
   relations[1].first = 30;
@@ -113,7 +113,7 @@ TYPED_TEST(ListSlabOf, TakesListsOfAllRelations) {
 
 // Two slabs in host memory, looked up as a kernel does.
 TYPED_TEST(ListSlabOf, FindsListsOfEverySlab) {
-  const Lists<TypeParam> lists(100);
+  const SlabLists<TypeParam> lists(100);
   const std::vector<uint32_t> own{7, 5, 3}, peers{99, 8, 0};
   const std::vector<std::byte> own_bytes = lists.expected(own), peer_bytes = lists.expected(peers);
   const ListPacker own_packer(lists.view(), own), peer_packer(lists.view(), peers);
@@ -143,7 +143,7 @@ TYPED_TEST(ListSlabOf, FindsListsOfEverySlab) {
 }
 
 TYPED_TEST(GpuListSlab, HoldsTheListsOfThePlan) {
-  const Lists<TypeParam> lists(1000);
+  const SlabLists<TypeParam> lists(1000);
   const Slab slab = lists.slab();
   const ListPacker packer(lists.view(), slab.nodes);
   for (const int64_t piece : {int64_t{24}, int64_t{1000}, int64_t{4096}, slab.bytes, kListPieceBytes}) {
@@ -155,7 +155,7 @@ TYPED_TEST(GpuListSlab, HoldsTheListsOfThePlan) {
 }
 
 TYPED_TEST(GpuListSlab, MayBeEmpty) {
-  const Lists<TypeParam> lists(10);
+  const SlabLists<TypeParam> lists(10);
   const ListSlab slab(lists.view(), {});
   EXPECT_EQ(slab.bytes(), 0);
   EXPECT_TRUE(slab.entries().empty());
@@ -163,7 +163,7 @@ TYPED_TEST(GpuListSlab, MayBeEmpty) {
 
 // Needs no GPU: it is refused before anything is allocated.
 TYPED_TEST(ListSlabOf, RefusesAPlanOfOtherLists) {
-  const Lists<TypeParam> lists(100);
+  const SlabLists<TypeParam> lists(100);
   Slab slab = lists.slab();
   slab.bytes += 8;
   EXPECT_THROW(ListSlab(lists.view(), slab), base::Error);

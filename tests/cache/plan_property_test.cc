@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::size_t, 2> kBothKinds = {0, 1};
 
-struct Case {
+struct PlanCase {
   std::string cliques;
   int num_gpus;
   bool equal_sizes;
@@ -23,10 +23,10 @@ struct Case {
   bool has_lists = true;
 };
 
-class PlanProperty : public testing::TestWithParam<Case> {
+class PlanProperty : public testing::TestWithParam<PlanCase> {
  protected:
   SmallInput random(uint64_t seed, int64_t num_nodes = 120) const {
-    const Case& c = GetParam();
+    const PlanCase& c = GetParam();
     std::vector<int64_t> budgets;
     for (int gpu = 0; gpu < c.num_gpus; ++gpu) {
       budgets.push_back(
@@ -161,11 +161,12 @@ TEST_P(PlanProperty, ReadsAreAllAccountedFor) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, PlanProperty,
-    testing::Values(Case{"none", 1, true, false}, Case{"none", 8, false, true}, Case{"1x8", 8, true, false},
-                    Case{"1x8", 8, false, true}, Case{"2x4", 8, true, true}, Case{"2x4", 8, false, false},
-                    Case{"4x2", 8, false, true}, Case{"3+5", 8, true, true}, Case{"3+5", 8, false, false},
-                    Case{"all", 8, false, true}, Case{"2x2", 4, false, true, 256}, Case{"1x4", 4, true, false, 16},
-                    Case{"2x2", 4, true, true, 0, false}, Case{"none", 2, false, true, 300, false}),
+    testing::Values(PlanCase{"none", 1, true, false}, PlanCase{"none", 8, false, true}, PlanCase{"1x8", 8, true, false},
+                    PlanCase{"1x8", 8, false, true}, PlanCase{"2x4", 8, true, true}, PlanCase{"2x4", 8, false, false},
+                    PlanCase{"4x2", 8, false, true}, PlanCase{"3+5", 8, true, true}, PlanCase{"3+5", 8, false, false},
+                    PlanCase{"all", 8, false, true}, PlanCase{"2x2", 4, false, true, 256},
+                    PlanCase{"1x4", 4, true, false, 16}, PlanCase{"2x2", 4, true, true, 0, false},
+                    PlanCase{"none", 2, false, true, 300, false}),
     [](const auto& test) {
       std::string name = test.param.cliques + "_" + std::to_string(test.param.num_gpus);
       std::replace(name.begin(), name.end(), '+', 'p');

@@ -16,8 +16,6 @@
 namespace cohort::cache {
 namespace {
 
-constexpr std::size_t kF = 0, kT = 1;
-
 Plan plan_of(SmallInput& small) { return make_plan(small.view()); }
 
 // A GPU alone, items of one size (rows and lists of 64 bytes): the plan is an optimum, at every budget.

@@ -9,8 +9,6 @@
 namespace cohort::cache {
 namespace {
 
-constexpr std::size_t kF = 0, kT = 1;
-
 // The same rows and lists, as those of several node types and relations: nodes from `cuts[i]` on are of type i + 1.
 struct InParts {
   SmallInput whole;

@@ -11,16 +11,16 @@
 namespace cohort::cache {
 namespace {
 
-constexpr int64_t kNumRows = 1003;
+constexpr int64_t kSubsetRows = 1003;
 
 TEST(RowBits, FindTheNumberOfEachChosenRow) {
-  RowBits bits(kNumRows);
-  for (int64_t row = 0; row < kNumRows; row += 7) bits.choose(row);
-  bits.choose(kNumRows - 1);
+  RowBits bits(kSubsetRows);
+  for (int64_t row = 0; row < kSubsetRows; row += 7) bits.choose(row);
+  bits.choose(kSubsetRows - 1);
   bits.count();
   int64_t number = 0;
-  for (int64_t row = 0; row < kNumRows; ++row) {
-    const bool chosen = row % 7 == 0 || row == kNumRows - 1;
+  for (int64_t row = 0; row < kSubsetRows; ++row) {
+    const bool chosen = row % 7 == 0 || row == kSubsetRows - 1;
     ASSERT_EQ(bits.has(row), chosen);
     ASSERT_EQ(bits.ref().find(row), chosen ? number++ : -1) << row;
   }
@@ -28,26 +28,26 @@ TEST(RowBits, FindTheNumberOfEachChosenRow) {
   EXPECT_EQ(RowBitsRef{}.find(5), -1);
 }
 
-struct Case {
+struct SubsetCase {
   const char* codec;
   ibp::LayoutChoice layout;
   bool in_place = false;
   uint32_t num_columns = 48;
 };
 
-class Subset : public testing::TestWithParam<Case> {};
+class Subset : public testing::TestWithParam<SubsetCase> {};
 
 // The rows decode to the same, and take what bytes_of() has said.
 TEST_P(Subset, HasTheChosenRows) {
-  ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, GetParam().num_columns, kNumRows);
+  ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, GetParam().num_columns, kSubsetRows);
   const std::vector<std::byte> expected = rows.bytes;
   const ibp::Profile profile = ibp::fit(rows.table, {.codec = GetParam().codec}).profile;
   const ibp::EncodedRows all = GetParam().in_place ? ibp::encode_in_place(rows.table, profile)
                                                    : ibp::encode(rows.table, profile, {.layout = GetParam().layout});
-  RowBits bits(kNumRows);
+  RowBits bits(kSubsetRows);
   std::vector<int64_t> chosen;
   int64_t most_bytes = 0;
-  for (int64_t row = 0; row < kNumRows; ++row) {
+  for (int64_t row = 0; row < kSubsetRows; ++row) {
     if (row % 3 != 1 && row % 64 < 50) continue;
     bits.choose(row);
     chosen.push_back(row);
@@ -73,13 +73,15 @@ TEST_P(Subset, HasTheChosenRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, Subset,
-    testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kSlots},
-                    Case{"exponent", ibp::LayoutChoice::kSlots, false, 7},
-                    Case{"exponent", ibp::LayoutChoice::kSlots, false, 101},
-                    Case{"planes", ibp::LayoutChoice::kSlots, false, 101}, Case{"planes", ibp::LayoutChoice::kSlots},
-                    Case{"raw", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kAuto, true}));
+INSTANTIATE_TEST_SUITE_P(Layouts, Subset,
+                         testing::Values(SubsetCase{"sparse", ibp::LayoutChoice::kPacked},
+                                         SubsetCase{"exponent", ibp::LayoutChoice::kSlots},
+                                         SubsetCase{"exponent", ibp::LayoutChoice::kSlots, false, 7},
+                                         SubsetCase{"exponent", ibp::LayoutChoice::kSlots, false, 101},
+                                         SubsetCase{"planes", ibp::LayoutChoice::kSlots, false, 101},
+                                         SubsetCase{"planes", ibp::LayoutChoice::kSlots},
+                                         SubsetCase{"raw", ibp::LayoutChoice::kPacked},
+                                         SubsetCase{"exponent", ibp::LayoutChoice::kAuto, true}));
 
 TEST(Subset, OfNoRowsHasNone) {
   const ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 8, 40);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "cache/plan/plan.h"
 
 namespace cohort::cache {
+
+inline constexpr std::size_t kF = 0, kT = 1;
 
 struct OwnedCounts {
   std::vector<uint32_t> node_reads, expansions;

@@ -34,12 +34,12 @@ struct LateDecoder final : StagedReader::Decoder {
   std::atomic<bool> is_busy = false;  // with other things: no buffer comes free
 };
 
-struct Case {
+struct ReaderCase {
   const char* codec;
   std::size_t num_buffers;
 };
 
-class Staged : public FileOfRows, public testing::WithParamInterface<Case> {
+class Staged : public FileOfRows, public testing::WithParamInterface<ReaderCase> {
  protected:
   // Rows as the batch wants them, decoded from the buffers.
   class Batch final : public StagedBatch {
@@ -224,8 +224,8 @@ TEST_P(Staged, EndsWithBatchesUnderWay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, Staged,
-                         testing::Values(Case{"sparse", 2}, Case{"exponent", 2}, Case{"planes", 2}, Case{"sparse", 7},
-                                         Case{"exponent", 3}),
+                         testing::Values(ReaderCase{"sparse", 2}, ReaderCase{"exponent", 2}, ReaderCase{"planes", 2},
+                                         ReaderCase{"sparse", 7}, ReaderCase{"exponent", 3}),
                          [](const auto& test) {
                            return std::string(test.param.codec) + std::to_string(test.param.num_buffers);
                          });

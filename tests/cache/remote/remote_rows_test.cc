@@ -19,23 +19,25 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPatience = 20s;
-constexpr int64_t kRowsOfBuffer = 3000;
+constexpr int64_t kRemoteRowsOfBuffer = 3000;
 
-struct Case {
+struct RemoteCase {
   const char* codec;
   ibp::LayoutChoice layout;
   bool on_disk = false;  // most of each machine's part
 };
 
-class Remote : public FileOfRows, public testing::WithParamInterface<Case> {
+class Remote : public FileOfRows, public testing::WithParamInterface<RemoteCase> {
  protected:
   Remote() : FileOfRows(GetParam().codec, GetParam().layout) {}
 
   // By way of a buffer, which is filled as often as it takes.
   std::vector<std::byte> staged(const FarRows& far, std::span<const uint32_t> ids, int64_t buffer_bytes) {
     std::vector<std::byte> out = room_for(ids);
-    std::vector<uint64_t> memory(static_cast<std::size_t>(buffer_bytes) / sizeof(uint64_t)), entries(kRowsOfBuffer);
-    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), buffer_bytes, entries.data(), kRowsOfBuffer};
+    std::vector<uint64_t> memory(static_cast<std::size_t>(buffer_bytes) / sizeof(uint64_t)),
+        entries(kRemoteRowsOfBuffer);
+    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), buffer_bytes, entries.data(),
+                             kRemoteRowsOfBuffer};
     use_ = {};
     for (std::size_t first = 0; first < ids.size();) {
       StagedFetch some = far.stage(ids.subspan(first), false, buffer);
@@ -114,8 +116,8 @@ TEST_P(Remote, GivesUpAFetchIntoABuffer) {
   const std::vector<int64_t> ids = far_ids(kNumRows, 0, 3);
   const std::vector<uint32_t> list(ids.begin(), ids.end());
   for (int i = 0; i < 10; ++i) {
-    std::vector<uint64_t> memory(1 << 17), entries(kRowsOfBuffer);
-    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), 1 << 20, entries.data(), kRowsOfBuffer};
+    std::vector<uint64_t> memory(1 << 17), entries(kRemoteRowsOfBuffer);
+    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), 1 << 20, entries.data(), kRemoteRowsOfBuffer};
     machines.all[0].far->stage(list, false, buffer);
     std::ranges::fill(memory, 7u);
     EXPECT_EQ(std::ranges::count(memory, 7u), std::ssize(memory));
@@ -244,12 +246,16 @@ TEST_P(Remote, DoesNotWaitForWhatTheOtherReadsForItself) {
   EXPECT_FALSE(own.back().far.done());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Codecs, Remote,
-    testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kSlots},
-                    Case{"planes", ibp::LayoutChoice::kSlots}, Case{"sparse", ibp::LayoutChoice::kPacked, true},
-                    Case{"exponent", ibp::LayoutChoice::kSlots, true}, Case{"planes", ibp::LayoutChoice::kSlots, true}),
-    [](const auto& test) { return std::string(test.param.codec) + (test.param.on_disk ? "OnDisk" : ""); });
+INSTANTIATE_TEST_SUITE_P(Codecs, Remote,
+                         testing::Values(RemoteCase{"sparse", ibp::LayoutChoice::kPacked},
+                                         RemoteCase{"exponent", ibp::LayoutChoice::kSlots},
+                                         RemoteCase{"planes", ibp::LayoutChoice::kSlots},
+                                         RemoteCase{"sparse", ibp::LayoutChoice::kPacked, true},
+                                         RemoteCase{"exponent", ibp::LayoutChoice::kSlots, true},
+                                         RemoteCase{"planes", ibp::LayoutChoice::kSlots, true}),
+                         [](const auto& test) {
+                           return std::string(test.param.codec) + (test.param.on_disk ? "OnDisk" : "");
+                         });
 
 }  // namespace
 }  // namespace cohort::cache

@@ -24,16 +24,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int64_t kNumRows = 2000;
-constexpr uint32_t kNumColumns = 32;
+constexpr int64_t kServedRows = 2000;
+constexpr uint32_t kServedColumns = 32;
 
 // A server of all rows, as machine 1 of two.
 class Server : public testing::Test {
  protected:
   Server() {
-    made_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
+    made_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kServedColumns, kServedRows);
     rows_ = ibp::encode(made_.table, ibp::fit(made_.table, {.codec = "exponent"}).profile);
-    for (int64_t row = 0; row < kNumRows; row += 2) even_.choose(row);
+    for (int64_t row = 0; row < kServedRows; row += 2) even_.choose(row);
     even_.count();
     machines_ = addresses_of(listeners_);
     digest_ = tables_digest({{rows_}});
@@ -44,7 +44,7 @@ class Server : public testing::Test {
     all.num_rows = even_.num_chosen();
     ibp::EncodedRows served{rows_.profile, all, rows_.keepers};
     server_ = std::make_unique<RowServer>(std::move(listeners_[1].file), RunIdentity{kKey, 1, digest_},
-                                          std::vector<ServedTable>{{served, even_.ref(), kNumRows}, {}}, patience);
+                                          std::vector<ServedTable>{{served, even_.ref(), kServedRows}, {}}, patience);
   }
   RowPeers peers(const std::string& key = kKey, uint32_t digest = 0, std::chrono::milliseconds patience = 20s) {
     return {machines_, {key, 0, digest ? digest : digest_}, patience};
@@ -106,7 +106,7 @@ class Server : public testing::Test {
 
   ibp::Rows made_;
   ibp::EncodedRows rows_;
-  RowBits even_{kNumRows};
+  RowBits even_{kServedRows};
   std::vector<Listener> listeners_ = std::vector<Listener>(2);
   std::vector<MachineAddress> machines_;
   uint32_t digest_ = 0;
@@ -138,7 +138,7 @@ TEST_F(Server, RefusesRowsThatItDoesNotHave) {
     std::vector<std::byte> got(100);
     expect_error([&] { client.ask(1, {.table = table}, ids, got); }, "no such rows");
   };
-  for (const std::vector<uint32_t>& ids : {std::vector<uint32_t>{0, 1}, {kNumRows}, {UINT32_MAX}}) refuses(0, ids);
+  for (const std::vector<uint32_t>& ids : {std::vector<uint32_t>{0, 1}, {kServedRows}, {UINT32_MAX}}) refuses(0, ids);
   for (const uint32_t table : {1u, 2u, UINT32_MAX}) refuses(table, {0});
 }
 
@@ -234,7 +234,7 @@ TEST_F(Server, SaysThatItLoads) {
   expect_error([&] { client.connect(300ms); }, "a sampler that is still loading its rows");
   std::thread late([&] {
     std::this_thread::sleep_for(300ms);
-    loading.share(digest_, {{rows_, even_.ref(), kNumRows}, {}});
+    loading.share(digest_, {{rows_, even_.ref(), kServedRows}, {}});
   });
   RowPeers another = peers();
   another.connect(20s);

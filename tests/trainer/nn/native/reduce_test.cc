@@ -9,7 +9,7 @@
 namespace cohort::trainer {
 namespace {
 
-constexpr int64_t kSources = 50, kDim = 6;
+constexpr int64_t kReduceSources = 50, kReduceDim = 6;
 
 TEST(Block, EachEdgeOfALongRowIsInOnePiece) {
   for (const int64_t begin : {0, 1, 127, 128, 129, 300}) {
@@ -30,7 +30,7 @@ TEST(Block, EachEdgeOfALongRowIsInOnePiece) {
 }
 
 TEST(Block, FindsTheRowOfAnEdge) {
-  const RandomBlock block(200, kSources, 1);
+  const RandomBlock block(200, kReduceSources, 1);
   const BlockRef ref = block.ref();
   for (int64_t row = 0; row < ref.num_rows; ++row) {
     for (int64_t e = ref.first(row); e < ref.first(row + 1); ++e) ASSERT_EQ(ref.row_at(e), row);
@@ -39,41 +39,43 @@ TEST(Block, FindsTheRowOfAnEdge) {
 }
 
 TEST(SumRows, AllFactorsAtOnce) {
-  const RandomBlock block(80, kSources, 2);
-  const auto x = random_elements<double>(kSources * kDim, 3), edge = random_elements<double>(block.num_edges() * 2, 4),
-             index = random_elements<double>(kSources, 5), own = random_elements<double>(30 * 2, 6),
+  const RandomBlock block(80, kReduceSources, 2);
+  const auto x = random_elements<double>(kReduceSources * kReduceDim, 3),
+             edge = random_elements<double>(block.num_edges() * 2, 4),
+             index = random_elements<double>(kReduceSources, 5), own = random_elements<double>(30 * 2, 6),
              row = random_elements<double>(80, 7);
-  std::vector<double> out(80 * kDim);
-  SumCall call{block.ref(), Dtype::kFloat64, Dtype::kFloat64, kDim, x.data(), kDim, Own::kAdd, x.data(), kDim, 30, 2};
+  std::vector<double> out(80 * kReduceDim);
+  SumCall call{block.ref(), Dtype::kFloat64, Dtype::kFloat64, kReduceDim, x.data(), kReduceDim,
+               Own::kAdd,   x.data(),        kReduceDim,      30,         2};
   call.block.skip_self = true;
   call.edge_factor = edge.data();
   call.index_factor = index.data();
   call.own_factor = own.data();
   call.row_factor = row.data();
   call.out = out.data();
-  call.out_stride = kDim;
+  call.out_stride = kReduceDim;
   run_on_host(call);
   const auto at = [](const std::vector<double>& values, int64_t i) { return values[static_cast<std::size_t>(i)]; };
   for (int64_t i = 0; i < 80; ++i) {
-    for (int64_t c = 0; c < kDim; ++c) {
+    for (int64_t c = 0; c < kReduceDim; ++c) {
       const int64_t head = c / 3;
-      double sum = i < 30 ? at(own, i * 2 + head) * at(x, i * kDim + c) : 0;
+      double sum = i < 30 ? at(own, i * 2 + head) * at(x, i * kReduceDim + c) : 0;
       for (int64_t e = call.block.first(i); e < call.block.first(i + 1); ++e) {
         const int64_t j = block.index[static_cast<std::size_t>(e)];
-        if (j != i) sum += at(edge, e * 2 + head) * at(index, j) * at(x, j * kDim + c);
+        if (j != i) sum += at(edge, e * 2 + head) * at(index, j) * at(x, j * kReduceDim + c);
       }
-      ASSERT_NEAR(at(out, i * kDim + c), at(row, i) * sum, 1e-10);
+      ASSERT_NEAR(at(out, i * kReduceDim + c), at(row, i) * sum, 1e-10);
     }
   }
 }
 
 TEST(Transpose, KeepsEveryEdgeInOrder) {
-  const RandomBlock block(120, kSources, 8);
-  std::vector<int64_t> offsets(kSources + 1), rows(block.index.size());
+  const RandomBlock block(120, kReduceSources, 8);
+  std::vector<int64_t> offsets(kReduceSources + 1), rows(block.index.size());
   std::vector<int32_t> edges(block.index.size());
-  run_on_host(TransposeCall{block.ref(), kSources, offsets.data(), rows.data(), edges.data()});
+  run_on_host(TransposeCall{block.ref(), kReduceSources, offsets.data(), rows.data(), edges.data()});
   ASSERT_EQ(offsets.back(), block.num_edges());
-  for (int64_t source = 0; source < kSources; ++source) {
+  for (int64_t source = 0; source < kReduceSources; ++source) {
     int32_t before = -1;
     for (auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(source)]);
          at < static_cast<std::size_t>(offsets[static_cast<std::size_t>(source) + 1]); ++at) {

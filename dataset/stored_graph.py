@@ -143,6 +143,11 @@ class StoredGraph:
         return name
 
     @property
+    def has_names(self) -> bool:
+        """Whether files and results name its types: not those of a graph of one type."""
+        return bool(self.key_of(self.target))
+
+    @property
     def num_nodes(self) -> int:
         """Of all types."""
         return sum(table.num_nodes for table in self.node_types.values())

@@ -47,7 +47,6 @@ from cohort_gnn.dataset.links import LinkEdges, held_out_of, with_held_out
 from cohort_gnn.dataset.meta import META
 from cohort_gnn.dataset.original_ids import FILE, original_ids
 from cohort_gnn.dataset.prepared import PREPARED_FOLDER, is_prepared
-from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.structured import read_structured
@@ -264,8 +263,7 @@ def _read_new(source: str | os.PathLike | None, format: str, inputs: SourceOptio
     """The graph of what comes: nodes of each type of the data set, and edges of some of its relations."""
     if source is None:
         graph = Graph.homogeneous(Edges.in_memory("append", NO_EDGES, NO_EDGES), name="")
-        graph.edges = {}
-        return graph if isinstance(old, Dataset) else _by_types_of(replace(graph, nodes={}), old)
+        return _by_types_of(replace(graph, nodes={} if old.has_names else graph.nodes, edges={}), old)
     path = Path(source)
     kind = detect(path) if format == "auto" else format
     if kind == "yaml":
@@ -284,7 +282,7 @@ def _edges_alone(inputs: SourceOptions) -> SourceOptions:
 
 def _demand_one_type(graph: Graph, path: Path, old: StoredGraph) -> Graph:
     """The graph of an edge list; raises CohortError where its numbers do not say which nodes are meant."""
-    if not isinstance(old, Dataset):
+    if old.has_names:
         expected = f"a {DESCRIPTION}, since the data set has several types"
         raise CohortError(str(path), expected, "an edge list", f"name the tables of new nodes and edges there: {HINT}")
     if (old.path / FILE).exists():
@@ -305,7 +303,7 @@ def _described(
     if description.tasks:
         raise CohortError(f"{file}: tasks", "new nodes and edges", "tasks, which stay as they are", "leave them out")
     known = {type_: _known_nodes(old, type_) for type_ in old.node_types}
-    if isinstance(old, Dataset):
+    if not old.has_names:
         names = {*description.nodes, *(end for edges in description.edges for end in (edges.type[0], edges.type[2]))}
         if len(names) > 1:
             raise CohortError(str(file), f"one node type, as {old.path} has", f"{', '.join(sorted(names))}", HINT)
@@ -326,7 +324,7 @@ def _by_types_of(graph: Graph, old: StoredGraph) -> Graph:
         CohortError: the data set lacks one of the types.
     """
     nodes, edges, ids, targets = graph.nodes, graph.edges, graph.ids, graph.targets
-    if isinstance(old, Dataset):
+    if not old.has_names:
         if len(edges) > 1:
             raise CohortError(graph.place, f"one relation, as {old.path} has", f"{len(edges)}", HINT)
         nodes, targets, ids = _without_name(nodes), _without_name(targets), _without_name(ids)
@@ -345,7 +343,7 @@ def _by_types_of(graph: Graph, old: StoredGraph) -> Graph:
         graph.labels, graph.splits, graph.splits_from = chosen.labels, chosen.splits, chosen.splits_from
         graph.split_times = chosen.split_times
     every = {type_: nodes.get(type_, Nodes(0)) for type_ in old.node_types}
-    return replace(graph, nodes=every, edges=edges, ids=ids, target=old.target, has_names=not isinstance(old, Dataset))
+    return replace(graph, nodes=every, edges=edges, ids=ids, target=old.target, has_names=old.has_names)
 
 
 def _without_name(by_type: Mapping[str, Value]) -> dict[str, Value]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 
-# Environment for a process that shares the cores with another: OpenMP threads that spin while they wait make both of
+# Environment for a process that may share the cores with another: OpenMP threads that spin while they wait make both of
 # them several times slower. What the user has set wins.
 POLITE = {"OMP_WAIT_POLICY": "passive"}
 

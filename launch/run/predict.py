@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import demand_output, demand_regular, remove_temporaries
-from cohort_gnn.base.programs import end_processes, python
+from cohort_gnn.base.programs import POLITE, end_processes, python
 from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.dataset.tasks import instant_of, open_task, tasks_of
@@ -195,7 +195,7 @@ def predict(args: argparse.Namespace) -> int:
             stop_on_signals()
             try:
                 remove_temporaries(out)
-                process = subprocess.Popen(command, preexec_fn=begin_child)
+                process = subprocess.Popen(command, env=POLITE | os.environ, preexec_fn=begin_child)
                 while (code := process.poll()) is None:
                     pause(POLL_SECONDS)
                 if code < 0:

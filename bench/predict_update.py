@@ -1,6 +1,6 @@
 """How long does `cohort predict --update` take after an append, beside a predict of all?
 
-    python bench/predict_update.py [--edges 4000000] [--shares 0.001,0.00002] [--dim 64] [--hidden 64] [--rounds 3]
+    python bench/predict_update.py [--edges 4000000] [--shares 0.00002,0.001] [--dim 64] [--hidden 64] [--rounds 3]
         [--device cpu] [--folder FOLDER]
 
 A graph of random pairs, one node for 20 edges; a share of its edges is appended to a copy after a predict with --keep.
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in {"edges": 4_000_000, "dim": 64, "hidden": 64, "rounds": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value:,}")
-    parser.add_argument("--shares", default="0.001,0.00002", help="of the edges, appended; default 0.001,0.00002")
+    parser.add_argument("--shares", default="0.00002,0.001", help="of the edges, appended; default 0.00002,0.001")
     parser.add_argument("--device", default="cpu", help="of all programs (default: cpu)")
     parser.add_argument("--folder", type=Path, help="where the files are made (default: that of temporary files)")
     args = parser.parse_args()

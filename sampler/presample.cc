@@ -219,12 +219,12 @@ CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& opti
 }
 
 std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused) {
-  const nlohmann::json json = {{"file", file.string()},
+  const nlohmann::json told = {{"file", file.string()},
                                {"batches", totals.num_batches},
                                {"reused", reused},
                                {"max_batch_nodes", totals.max_batch_nodes},
                                {"max_batch_edges", totals.max_batch_edges}};
-  return json.dump();
+  return told.dump();
 }
 
 }  // namespace

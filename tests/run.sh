@@ -14,8 +14,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 targets=all
 presets=()
 export without_gpu=90-virtual # PTX: nothing here runs the kernels, and their machine code takes longest to compile
+export together=ON # without a GPU nothing is timed, and libraries compile in half the time
 if [[ ${1:-} == --all ]]; then
   shift
+  together=OFF
   targets="all gpu_checks"
   presets=(asan tsan)
   without_gpu=90

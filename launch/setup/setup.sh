@@ -319,6 +319,8 @@ configure() {
   else
     options+=(-DCOHORT_CUDA=OFF)
   fi
+  [[ $has_gpu == no ]] || together=OFF
+  options+=("-DCOHORT_TOGETHER=${together:=OFF}")
   key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "$(has_header metis.h && echo metis)" "${options[@]}")
   [[ -f $build/CMakeCache.txt && $(cat "$build/.cohort" 2>/dev/null || true) == "$key" ]] && return
   rm -f "$build/.cohort" "$without_cuda/CMakeCache.txt"
@@ -344,7 +346,7 @@ build_without_cuda() {
   [[ -f $folder/CMakeCache.txt ]] ||
     step configure_without_cuda "configuring build-without-cuda/" "the last lines above name what is missing" \
       cmake --fresh -S "$root" -B "$folder" -G "$generator" -DCOHORT_CUDA=OFF -DCOHORT_TESTS=OFF \
-      "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release "${flags[@]}"
+      "-DCOHORT_TOGETHER=$together" "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release "${flags[@]}"
   step build_without_cuda "compiling the programs without CUDA" "$cure" \
     cmake --build "$folder" --target programs --parallel "$(nproc)"
 }

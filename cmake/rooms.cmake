@@ -52,6 +52,7 @@ function(cohort_test room)
     set(on_gpu ${COHORT_GPU_TESTS})
     set(kernels ${ARG_CUDA})
     list(FILTER kernels INCLUDE REGEX "[.]cu$")
+    set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # most machines never compile them
     list(FILTER ARG_CUDA EXCLUDE REGEX "[.]cu$")
     target_sources(${room}_test PRIVATE ${ARG_CUDA})
     if(COHORT_GPU_TESTS)

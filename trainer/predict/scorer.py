@@ -82,8 +82,8 @@ class Scorer:
         device: where the model runs: "cpu", "cuda" or "cuda:N". Rows and lists are read, and answers given, on the CPU.
 
     Raises:
-        CohortError: as of ``cohort predict``; or the model needs what requests cannot have yet: times, features of
-            edges, ages.
+        CohortError: as of ``cohort predict``; there is no such GPU; or the model needs what requests cannot have yet:
+            times, features of edges, ages.
     """
 
     def __init__(
@@ -100,6 +100,8 @@ class Scorer:
         self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
         self.model, self._targets = model_of_run(Path(run), self.data)
         self._device = torch.device(device)
+        if self._device.type == "cuda" and not torch.cuda.is_available():
+            raise CohortError("Scorer: device", "a GPU that PyTorch can use", "none", 'device="cpu"')
         self.model.to(self._device).eval()
         _demand_plain(self.model, self.data)
         self._relation = _relation_of(Path(run)) if isinstance(self._targets, LinkTargets) else None

@@ -117,6 +117,12 @@ def test_scores_are_those_of_predict_before_and_after_nodes_come(graphs, monkeyp
     assert torch.equal(answers.score([3]), before[[3]]), "and are forgotten afterwards"
 
 
+def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CohortError, match="Scorer: device: expected a GPU that PyTorch can use, found none"):
+        scorer_of(monkeypatch, model_on("sage", graphs[False].before), graphs[False].before, device="cuda")
+
+
 def test_lists_that_are_cut_depend_on_the_node_and_the_seed_alone(graphs, monkeypatch):
     grown = graphs[False]
     model = model_on("sage", grown.before)

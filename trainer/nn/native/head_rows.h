@@ -75,7 +75,7 @@ struct DotCall {
   void* dots = nullptr;      // Sum<dtype> [num_edges, heads]
   void* own_dots = nullptr;  // Sum<dtype> [num_own, heads]
   int64_t first_row = 0;
-  Bend bend;  // with `att`: rows of several heads stand apart, and grad has the dtype of x
+  Bend bend{};  // with `att`: rows of several heads stand apart, and grad has the dtype of x
 };
 
 // Calls f(std::type_identity<T>{}, std::type_identity<G>{}) for the types of x and of grad.

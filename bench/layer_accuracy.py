@@ -1,11 +1,13 @@
 """How accurate is a model that is trained on batches of layer sampling, beside one on batches drawn node by node?
 
-    python bench/layer_accuracy.py DIR [--fanout 10,5] [--batch-size 8192] [--epochs 5] [--seeds 20] [--device cuda]
+    python bench/layer_accuracy.py DIR [--method labor:layers] [--fanout 10,5] [--batch-size 8192] [--epochs 5]
+        [--seeds 20] [--device cuda]
 
 For each seed, from --first-seed on, the same GraphSAGE model is trained twice, for as many epochs and in the same order
 of training nodes, which is another one for the next seed. Both are tested alike, on --tested test nodes with batches
 drawn node by node. A line each: test accuracy in %, and the rows that the batches of an epoch need; at last the mean of
-the differences and its standard error. "alone": the accuracy of a model of the same size without neighbours.
+the differences and its standard error. --method: see bench/layer_rows.py. "alone": the accuracy of a model of the same
+size without neighbours.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from layer_rows import draws_of
 from torch import Tensor, nn
 
 import cohort_gnn as cohort
@@ -26,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", type=Path, metavar="DIR")
     parser.add_argument("--fanout", default="10,5")
+    parser.add_argument("--method", default="labor")
     parser.add_argument("--lr", type=float, default=0.003)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     numbers = {"batch-size": 8192, "epochs": 5, "hidden": 64, "seeds": 20, "first-seed": 0, "tested": 100_000}
@@ -37,12 +41,13 @@ def main() -> None:
     sizes = [data.feature_dim, *[args.hidden] * (len(fanout) - 1), data.num_classes]
     how = {"batch_size": args.batch_size, "device": args.device, "seed": args.first_seed}
     train_ids, test_ids = np.asarray(data.train_ids), np.asarray(data.test_ids)[: args.tested]
-    columns = ["seed", "neighbor, %", "labor, %", "difference", "rows of an epoch: neighbor", "labor"]
+    columns = ["seed", "neighbor, %", f"{args.method}, %", "difference"]
+    columns += ["rows of an epoch: neighbor", args.method]
     table, differences = TextTable("Test accuracy", columns), []
     with contextlib.ExitStack() as stack:
         ways = [
-            stack.enter_context(cohort.NeighborLoader(data, fanout, train_ids, shuffle=True, sampling=sampling, **how))
-            for sampling in ("neighbor", "labor")
+            stack.enter_context(cohort.NeighborLoader(data, fanout, train_ids, shuffle=True, **draws_of(method), **how))
+            for method in ("neighbor", args.method)
         ]
         tested = stack.enter_context(cohort.NeighborLoader(data, fanout, test_ids, **how))
         for seed in range(args.first_seed, args.first_seed + args.seeds):
@@ -53,9 +58,8 @@ def main() -> None:
         alone = trained(ways[0], tested, sizes, args.first_seed, args, alone=True)[0]
     print_tables(table)
     spread = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
-    print(
-        f"labor less neighbor: {statistics.mean(differences):+.3f}, standard error {spread:.3f}; alone: {alone:.2f} %"
-    )
+    mean = f"{statistics.mean(differences):+.3f}, standard error {spread:.3f}"
+    print(f"{args.method} less neighbor: {mean}; alone: {alone:.2f} %")
 
 
 class Sage(nn.Module):

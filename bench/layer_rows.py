@@ -2,8 +2,9 @@
 
     python bench/layer_rows.py DIR [--fanout 25,10] [--batch-size 8192] [--methods neighbor,labor,labor:4]
 
-Draws two epochs on the CPU for each method: `neighbor`, `labor`, or `labor:K` with --batch-dependency K. The first says
-which rows are read most; of the second, these are counted, in millions:
+Draws two epochs on the CPU for each method: `neighbor`, `labor`, or `labor:K` with --batch-dependency K; `labor:layers`
+and `labor:K:layers` with --layer-dependency. The first says which rows are read most; of the second, these are counted,
+in millions:
 
 - all: the nodes of each batch, summed.
 - cached: of these, without those in a cache of --cache-ratio of all rows, the ones that the first epoch read most.
@@ -48,11 +49,9 @@ def main() -> None:
 
 def counted(args: argparse.Namespace, method: str, communities: np.ndarray | None, pools: list[float]) -> dict:
     """Sums over the second epoch."""
-    sampling, _, dependency = method.partition(":")
     data = cohort.dataset.open(args.dataset)
     seeds, random = np.asarray(data.train_ids), np.random.default_rng(1)
-    how = {"batch_size": args.batch_size, "shuffle": communities is None, "device": "cpu", "sampling": sampling}
-    how["batch_dependency"] = int(dependency or 1)
+    how = {"batch_size": args.batch_size, "shuffle": communities is None, "device": "cpu", **draws_of(method)}
     fanout = list(map(int, args.fanout.split(",")))
     times, reads = np.zeros(data.num_nodes, np.int32), Reads(data.num_nodes)
     found: dict = dict.fromkeys(["batches", "nodes", "new", "cached", *pools], 0)
@@ -68,6 +67,13 @@ def counted(args: argparse.Namespace, method: str, communities: np.ndarray | Non
                 reads.add(nodes)
                 times[nodes] += 1
     return found
+
+
+def draws_of(method: str) -> dict:
+    """A method as arguments of a loader."""
+    sampling, *dependencies = method.split(":")
+    batches = next((int(each) for each in dependencies if each != "layers"), 1)
+    return {"sampling": sampling, "batch_dependency": batches, "layer_dependency": "layers" in dependencies}
 
 
 class Reads:

@@ -13,7 +13,8 @@
 // numbers are drawn, and come out ascending. From one list that is a uniform draw, because numbers are independent; but
 // lists agree on their picks, so a batch has fewer nodes. A node that stands in a list several times in a row has
 // another number each time. With dependent batches (arXiv 2310.12403) a node keeps its number for some batches; nodes
-// change theirs in turn, as many after each batch, so each batch has the numbers of an independent one.
+// change theirs in turn, as many after each batch, so each batch has the numbers of an independent one. With dependent
+// layers a node has one number in all hops of a batch, so hops agree on their picks, too.
 //
 // Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
 // (pass_over): the draw is uniform over the subsets of what may be drawn.
@@ -65,10 +66,11 @@ COHORT_HOST_DEVICE constexpr int64_t draw_replaced(base::PhiloxKey batch_key, in
 
 // The numbers of nodes in one batch of layer sampling.
 struct NodeNumbers {
-  base::PhiloxKey key{};    // of the epoch
-  uint64_t period = 0;      // the batch's step / dependency; GPUs divide slowly
-  uint64_t phase = 0;       // its step % dependency
-  uint64_t dependency = 0;  // a node keeps its number for so many batches; 0: no layer sampling
+  base::PhiloxKey key{};          // of the epoch
+  uint64_t period = 0;            // the batch's step / dependency; GPUs divide slowly
+  uint64_t phase = 0;             // its step % dependency
+  uint64_t dependency = 0;        // a node keeps its number for so many batches; 0: no layer sampling
+  bool layer_dependency = false;  // a node has one number in all hops
 
   // again: how many times the node stands directly before, in the same list.
   COHORT_HOST_DEVICE constexpr uint64_t of(int64_t node, int hop, int64_t again) const {
@@ -82,7 +84,8 @@ struct NodeNumbers {
     const uint64_t turn = base::multiply_high_64(static_cast<uint64_t>(node) * kSpread, dependency);  // < dependency
     const uint64_t own_period = period + (phase + turn >= dependency ? 1 : 0);
     const auto times = static_cast<uint64_t>(again < kMostAgain ? again : kMostAgain);
-    return kStream | static_cast<uint64_t>(hop) << 56 | times << 40 | own_period;
+    const auto own_hop = static_cast<uint64_t>(layer_dependency ? 0 : hop);
+    return kStream | own_hop << 56 | times << 40 | own_period;
   }
 };
 
@@ -187,9 +190,11 @@ constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int e
 }
 
 // The numbers of one batch.
-constexpr NodeNumbers node_numbers(uint64_t seed, uint64_t epoch, uint64_t step, uint64_t dependency) {
+constexpr NodeNumbers node_numbers(uint64_t seed, uint64_t epoch, uint64_t step, uint64_t dependency,
+                                   bool layer_dependency = false) {
   const uint64_t turns = dependency > 0 ? dependency : 1;
-  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step / turns, step % turns, dependency};
+  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step / turns, step % turns, dependency,
+          layer_dependency};
 }
 
 // The key of all draws of one batch.

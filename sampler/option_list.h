@@ -20,7 +20,8 @@
     "`neighbor`: each list is drawn from by itself; `labor`: lists of a hop agree on what they draw, so that batches " \
     "have fewer nodes (layer sampling, without weights or trees)") \
   X(int64_t, batch_dependency, 1, between(1, kMostDependency), \
-    "with `labor`: for so many batches a node is drawn, or not, alike; at most 2^20")
+    "with `labor`: for so many batches a node is drawn, or not, alike; at most 2^20") \
+  X(bool, layer_dependency, false, any, "with `labor`: hops of a batch agree on what they draw, too")
 
 #define COHORT_SAMPLER_OPTIONS(X) \
   X(std::filesystem::path, dataset, {}, any, "folder of the data set") \

@@ -172,7 +172,7 @@ class Counter {
         }
         Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
         query.spec = {.draw = how_.draw,
-                      .numbers = node_numbers(kSeed, epoch, step, how_.dependency),
+                      .numbers = node_numbers(kSeed, epoch, step, how_.dependency, how_.layer_dependency),
                       .disjoint = how_.disjoint,
                       .times = worker.times,
                       .windows = how_.time_window};
@@ -205,8 +205,10 @@ class Counter {
 // What the options say of draws; gives the graph times of edges where seeds have some.
 CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& options, int64_t num_seeds,
                       GraphView& graph) {
-  CountedDraws how{
-      .dependency = options.dependency(), .disjoint = options.disjoint, .time_window = options.time_window};
+  CountedDraws how{.dependency = options.dependency(),
+                   .layer_dependency = options.layer_dependency,
+                   .disjoint = options.disjoint,
+                   .time_window = options.time_window};
   how.draw = static_cast<channel::Draw>(base::number_of(options.draw, names_of(channel::Draw{}), "draw"));
   if (!how.time_window.empty() && how.time_window.size() != graph.relations.size()) {
     throw base::Error({"time_window", base::format("a number for each of {} relations", graph.relations.size()),
@@ -246,7 +248,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
     if (relation.draw_weights) split = relation.draw_weights->hash(split);
   }
   if (how.dependency > 0) {  // 1: since whole lists count
-    split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.dependency), 1}, split);
+    std::vector<int64_t> words{static_cast<int64_t>(how.dependency), 1};
+    if (how.layer_dependency) words.push_back(1);
+    split = cache::hash_words(words, split);
   }
   if (how.disjoint) {
     split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.draw)}, split);

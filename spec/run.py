@@ -74,6 +74,13 @@ class SamplerSpec:
         BATCHES,
         for_draws=True,
     )
+    layer_dependency: bool = _sampling(
+        False,
+        "with --sampling labor: hops of a batch agree on the neighbours that they draw, too, so that batches have fewer"
+        " nodes still; means over several hops are less accurate",
+        BATCHES | MEMORY,
+        for_draws=True,
+    )
     batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
     slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
     seed: types.Seed = _sampling(
@@ -199,6 +206,9 @@ class SamplerSpec:
         if self.batch_dependency != 1 and self.sampling != "labor":
             hint = "say sampling='labor', or --sampling labor, as well"
             raise CohortError("batch_dependency", "1, without sampling labor", str(self.batch_dependency), hint)
+        if self.layer_dependency and self.sampling != "labor":
+            hint = "say sampling='labor', or --sampling labor, as well"
+            raise CohortError("layer_dependency", "False, without sampling labor", "True", hint)
         if self.sampling == "labor" and self.weight_attr is not None:
             hint = "layer sampling draws uniformly: leave one of the two options out"
             raise CohortError("sampling", "neighbor, with weight_attr", self.sampling, hint)

@@ -34,7 +34,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyMemory memory, c
     const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
     Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
     if (way == Way::kReplaced) query.spec.draw = Draw::kReplaced;
-    if (way == Way::kLayers) query.spec.numbers = node_numbers(5, 1, step, 1 + step % 3);
+    if (way == Way::kLayers) query.spec.numbers = node_numbers(5, 1, step, 1 + step % 3, step > 1);
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);

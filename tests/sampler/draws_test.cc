@@ -149,8 +149,8 @@ TEST(LayerDraw, TakesTheSmallestNumbersOfEachList) {
   }
 }
 
-// 10^6 draws of 4 out of 11, in which one node stands twice; p = 1e-6. Numbers of some batches in a row may depend on
-// each other: each batch by itself must be uniform.
+// 10^6 draws of 4 out of 11, in which one node stands twice; p = 1e-6. Numbers of some batches in a row, and of hops,
+// may depend on each other: each list of each batch by itself must be uniform.
 TEST(LayerDraw, IsUniformInEachBatch) {
   TestGraph<int32_t> graph;
   for (int i = 0; i < 10; ++i) graph.add_node({});
@@ -159,7 +159,8 @@ TEST(LayerDraw, IsUniformInEachBatch) {
     std::vector<int64_t> positions(11), pairs(11 * 11);
     for (uint64_t batch = 0; batch < 250'000; ++batch) {
       const uint64_t step = dependency == 1 ? batch : batch % 13;
-      std::vector<int64_t> drawn = by_number(graph, 10, 1, node_numbers(batch, 2, step, dependency));
+      const NodeNumbers numbers = node_numbers(batch, 2, step, dependency, dependency > 1);
+      std::vector<int64_t> drawn = by_number(graph, 10, 1, numbers);
       drawn.resize(4);
       std::ranges::sort(drawn);
       for (const int64_t position : drawn) ++positions.at(static_cast<std::size_t>(position));
@@ -201,6 +202,9 @@ TEST(LayerDraw, NumbersChangeInTurn) {
   EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 1, 0)) << "hops have numbers of their own";
   EXPECT_NE(numbers.of(7, 0, 0), node_numbers(1, 1, 0, 1).of(7, 0, 0)) << "and epochs";
   EXPECT_NE(numbers.of(7, 0, 0), numbers.of(7, 0, 1)) << "and parallel edges";
+  const NodeNumbers of_all_hops = node_numbers(1, 0, 0, 1, true);
+  EXPECT_EQ(of_all_hops.of(7, 0, 3), numbers.of(7, 0, 3));
+  EXPECT_EQ(of_all_hops.of(7, 2, 3), numbers.of(7, 0, 3));
 }
 
 TEST(LayerDraw, IsUniformOfSharedNodesAlone) {

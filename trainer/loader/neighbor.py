@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -107,6 +108,9 @@ class NeighborLoader(Stateful):
             Only uniform draws of batches that are not disjoint have it.
         batch_dependency: with ``sampling="labor"``: how many batches a node keeps its number; nodes change theirs in
             turn. Later batches then have more nodes of earlier ones (arXiv 2310.12403).
+        layer_dependency: with ``sampling="labor"``: each node has one random number for all hops of a batch, so that
+            hops agree on nodes, too, and batches have fewer of them. A list that a drawn node shares with the one that
+            drew it is then no longer drawn uniformly, so means over several hops are less accurate.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -197,6 +201,7 @@ class NeighborLoader(Stateful):
         weight_strategy: str = "random",
         sampling: str = "neighbor",
         batch_dependency: int = 1,
+        layer_dependency: bool = False,
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -224,17 +229,15 @@ class NeighborLoader(Stateful):
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if isinstance(data, Data | HeteroData):
                 self._graph = self._graph or MemoryGraph(data, cleanup, time_attr, weight_attr, input_nodes)
-                self.data, folder = data, self._graph.folder
                 weight_attr = weight_attr and "edge_weight"  # as the data set calls them
-            else:
-                folder = data_folder(data)
-                self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
+            folder = self._open(data)
             opened = None if self._sampler else open_dataset(folder)
             self._types = self._sampler.types if opened is None else opened.types
             self.num_neighbors, self._fanout = hops_of(num_neighbors), fanout_of(self._types, num_neighbors)
             if opened is not None:
                 options: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
                 options |= {"sampling": sampling, "batch_dependency": batch_dependency, "reuse": reuse}
+                options["layer_dependency"] = layer_dependency
                 options |= {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
@@ -249,6 +252,13 @@ class NeighborLoader(Stateful):
             if own:
                 own.close()
             raise
+
+    def _open(self, data) -> Path:
+        """The folder of the data set, of a graph in memory that which has been made of it."""
+        is_place = self._graph is None and isinstance(data, str | os.PathLike)
+        folder = self._graph.folder if self._graph else data_folder(data)
+        self.data = open_dataset(folder) if is_place else data
+        return folder
 
     def _start(
         self,

@@ -12,7 +12,7 @@ from cohort_gnn import from_pyg, from_tensors
 
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
-BY_LAYER = ("--sampling", "labor", "--batch-dependency", 3)
+BY_LAYER = ("--sampling", "labor", "--batch-dependency", 3, "--layer-dependency")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,11 @@ def test_other_attributes_are_refused(data, cora):
 
 def test_draws_that_exclude_each_other_are_refused(data):
     refused(here("digest", data, *BY_WEIGHT, *BY_LAYER), 1, "sampling: expected neighbor, with weight_attr")
-    refused(here("digest", data, "--batch-dependency", 3), 1, "batch_dependency: expected 1, without sampling labor")
+    for options, name in (
+        (["--batch-dependency", 3], "batch_dependency"),
+        (["--layer-dependency"], "layer_dependency"),
+    ):
+        refused(here("digest", data, *options), 1, f"{name}: expected", "say sampling='labor', or --sampling labor")
 
 
 def test_parallel_edges_that_stand_apart_are_refused(tmp_path):

@@ -87,11 +87,11 @@ def test_host_bytes_of_layer_sampling_are_those_of_another_epoch(tmp_path):
     """With a cache and without, for rows and for lists, which layer sampling reads whole."""
     path, fanout, size = tmp_path / "data", [10, 5], 128
     datasets.generate(path, kind="powerlaw", nodes=20_000, edges=600_000, dim=32, split=(0.2, 0.05, 0.05))
-    data, options = datasets.open(path), {"fanout": fanout, "batch_size": size, "sampling": "labor"}
+    data, options = datasets.open(path), {"fanout": fanout, "batch_size": size}
+    options |= {"sampling": "labor", "layer_dependency": True}
     seeds, degrees = torch.as_tensor(np.array(data.train_ids)), np.diff(data.indptr)
-    loader = cohort.NeighborLoader(
-        path, num_neighbors=fanout, input_nodes=seeds, batch_size=size, shuffle=True, device="cpu", sampling="labor"
-    )
+    how = {"num_neighbors" if name == "fanout" else name: value for name, value in options.items()}
+    loader = cohort.NeighborLoader(path, input_nodes=seeds, shuffle=True, device="cpu", **how)
     batches = [(batch.n_id.numpy(), sum(batch.num_sampled_nodes[:-1])) for batch in loader]
     for ratio in (0.0, 0.2):
         spec = PlanSpec(dataset=path, refresh=False, json=True, cache_ratio=[ratio], topology="host", **options)

@@ -33,10 +33,11 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
     seeds, times = random.permutation(counts[input_type]), None
     size = int(random.integers(1, 15))
     how = {"batch_size": size, "shuffle": data.draw(st.booleans()), "replace": replace}
-    dependency = data.draw(st.sampled_from([1, 2, 9])) if trees == "labor" else 0
+    dependency, layers = data.draw(st.sampled_from([1, 2, 9])) if trees == "labor" else 0, {}
     if dependency:
         trees, how["replace"] = "none", False
-        how |= {"sampling": "labor", "batch_dependency": dependency}
+        layers = {"layer_dependency": data.draw(st.booleans())}
+        how |= {"sampling": "labor", "batch_dependency": dependency, **layers}
     if trees != "none":
         seeds = random.integers(counts[input_type], size=20)  # which repeat
         how["disjoint"] = True
@@ -56,7 +57,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
                 assert store.batch_size == len(of_batch) and (how["shuffle"] or of_batch[0] == step * size)
                 assert (store.seed_time.tolist() if "seed_time" in store else None) == of_seeds
                 drawn = {"times": of_seeds, "latest": trees == "last", "replace": how["replace"]}
-                drawn["dependency"] = dependency
+                drawn |= {"dependency": dependency, **layers}
                 if times is not None:
                     drawn["windows"] = dict.fromkeys(lists, window) if isinstance(window, int) else window
                 if trees != "none":
@@ -94,7 +95,8 @@ def loader_of(papers, fanout=(4, 3), nodes="paper", device="cpu", **options) -> 
 def test_batches_are_the_same_on_a_gpu(papers, topology, reuse):
     how = {"batch_size": 30, "shuffle": True, "seed": 4, "edge_ids": True}
     for fanout, nodes in (((4, 3), "paper"), ((-1, 2, 1), "author"), ((3,), "field")):
-        how |= {"sampling": "labor", "batch_dependency": 3} if nodes == "author" else {}
+        if nodes == "author":
+            how |= {"sampling": "labor", "batch_dependency": 3, "layer_dependency": reuse}
         with (
             loader_of(papers, fanout, nodes, **how) as host,
             loader_of(papers, fanout, nodes, "cuda", topology=topology, reuse=reuse, **how) as gpu,

@@ -107,6 +107,7 @@ def sample(
     replace: bool = False,
     windows: dict | None = None,
     dependency: int = 0,
+    layer_dependency: bool = False,
 ) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch; with ``trees``,
     {type: (n_id, nodes by hop, tree of each node)}.
@@ -122,7 +123,7 @@ def sample(
         times: of each tree; None: edges of any time are drawn.
         latest: the last of the allowed edges are taken.
         replace: uniform draws are with replacement.
-        dependency: layer sampling, in which a node keeps its number for so many batches; 0: none.
+        dependency: layer sampling: a node keeps its number for so many batches, and `layer_dependency`; 0: none.
         windows: relation -> how much earlier than its tree an edge may be; None, and of others: at any time before.
     """
     batch_key = random_64(*key)
@@ -154,7 +155,7 @@ def sample(
                     drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
                 elif dependency:
                     of_all = [data.first_node[name[0]] + int(relation.indices[place]) for place in allowed]
-                    drawn = layer_positions(key, hop, of_all, width, dependency)
+                    drawn = layer_positions(key, 0 if layer_dependency else hop, of_all, width, dependency)
                 else:
                     drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width, replace)
                 for position in drawn:

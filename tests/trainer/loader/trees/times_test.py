@@ -111,6 +111,7 @@ TIMES = {"time_attr": "time", "input_time": [1, 2, 3]}
         ({"sampling": "labor", "disjoint": True}, "disjoint: expected False, for sampling='labor'"),
         ({"sampling": "labor"} | TIMES, "time_attr: expected None, for sampling='labor'"),
         ({"batch_dependency": 4}, "batch_dependency: expected 1, without sampling labor, found 4"),
+        ({"layer_dependency": True}, "layer_dependency: expected False, without sampling labor, found True"),
         ({"disjoint": True, "weight_attr": "edge_weight"}, "disjoint: expected False, for draws by weight_attr"),
         ({"disjoint": True, "cache_ratio": "auto", "trainer_bytes": 1}, "cache_ratio: expected a number"),
     ],

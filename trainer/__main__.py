@@ -11,10 +11,11 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import logged
+from cohort_gnn.base.programs import end_program, flush_output
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loop.stop import StopRequest
-from cohort_gnn.trainer.report.messages import OtherRanksError, flush_output, with_cure_for_lack_of_memory
+from cohort_gnn.trainer.report.messages import OtherRanksError, with_cure_for_lack_of_memory
 
 LOG = logging.getLogger("cohort_gnn.trainer")  # __name__ is that of the program
 
@@ -179,3 +180,4 @@ if __name__ == "__main__":
     # gloo's threads where C++ answers with abort() ("terminate called without an active exception").
     if exit_code != 0 or os.environ.get("WORLD_SIZE", "") not in ("", "1"):
         os._exit(exit_code)
+    end_program(exit_code)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.programs import end_program
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
@@ -436,4 +437,4 @@ def main(job_file: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    end_program(main(Path(sys.argv[1])))

@@ -31,14 +31,6 @@ def unless_unheard():
     return contextlib.suppress(OSError)
 
 
-def flush_output() -> None:
-    """Flushes standard output at a program's end; if it cannot be written, the rest is lost."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries again as it ends
-
-
 @contextlib.contextmanager
 def with_cure_for_lack_of_memory() -> Iterator[None]:
     """Inside, a lack of GPU memory becomes a CohortError that names the options that give memory back."""

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", "8"]
 SIZES = {"num_classes": 4, "feature_dim": 6}
 OWN = """
+import atexit
 import os
 import sys
 
@@ -65,6 +66,7 @@ class Log(cohort.Callback):
 
     def run_ended(self, trainer, report):
         (trainer.out / "log.txt").write_text("\\n".join([*self.lines, f"{len(report.epochs)}"]))
+        atexit.register(print, "the last word")
 
 
 class Full(cohort.Callback):
@@ -114,7 +116,7 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert (run / "log.txt").read_text().splitlines() == [
         "begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True", "2",
     ]  # fmt: skip
-    assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout
+    assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout and "the last word\n" in done.stdout
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1
     code = f"import cohort_gnn as cohort; print(type(cohort.load_model({str(run)!r}, model='own:Net')).__name__)"

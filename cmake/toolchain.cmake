@@ -74,6 +74,8 @@ if(warnings_are_errors)
   target_compile_options(cohort_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Werror>)
 endif()
+# Nothing asks which operations on floats would trap; loops that choose between two can then use vectors.
+target_compile_options(cohort_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math>)
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")  # which has no fused multiply-add unless asked: results are of two roundings
   target_compile_options(cohort_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>)

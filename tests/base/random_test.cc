@@ -36,16 +36,20 @@ TEST(MultiplyHigh, AgreesWithWideArithmetic) {
 TEST(RandomMany, IsTheSameOneByOne) {
   constexpr std::size_t kCount = 5 * kRandomAtOnce;
   std::vector<uint64_t> a, b, out(kCount), expected;
+  std::vector<uint32_t> words(4 * kCount), expected_words;
   const PhiloxKey key = key_of(0x123456789ABCDEFull);
   for (uint64_t i = 0; i < kCount; ++i) {
     a.push_back(random_64(key_of(1), i, 0));
     b.push_back(random_64(key_of(1), i, 1));
     expected.push_back(random_64(key, a.back(), b.back()));
+    for (const uint32_t word : philox(counter_of(a.back(), b.back()), key).word) expected_words.push_back(word);
   }
-  for (const RandomMany way : ways_of_random_many()) {
-    out.assign(kCount, 0);
-    way(key, a.data(), b.data(), kCount, out.data());
+  for (const RandomMany& way : ways_of_random_many()) {
+    out.assign(kCount, 0), words.assign(4 * kCount, 0);
+    way.numbers(key, a.data(), b.data(), kCount, out.data());
+    way.words(key, a.data(), b.data(), kCount, words.data());
     EXPECT_EQ(out, expected);
+    EXPECT_EQ(words, expected_words);
   }
 }
 

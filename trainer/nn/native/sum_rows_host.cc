@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <atomic>
+#include <memory>
 #include <vector>
 
-#include "trainer/nn/native/activation_element.h"
+#include "trainer/nn/native/activation_host.h"
 #include "trainer/nn/native/sum_rows.h"
 
 namespace cohort::trainer {
@@ -19,7 +19,6 @@ class RowSummer {
       : call_(call),
         sum_(static_cast<std::size_t>(call.dim)),
         piece_(static_cast<std::size_t>(call.dim)),
-        taken_(static_cast<std::size_t>(call.dim)),
         zeros_(call.own_row_index || call.row_index ? static_cast<std::size_t>(call.dim) : 0) {}
 
   void sum(int64_t row) {
@@ -70,14 +69,14 @@ class RowSummer {
       if (call_.block.skip_self && index == row) continue;
       const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};
       const A* of_heads = call_.edge_factor ? factors(call_.edge_factor, call_.block.number(e) * call_.heads) : nullptr;
-      add_row(taken_in(index, row_at(call_.x, call_.x_stride, call_.row_index, index)), factor, of_heads, to);
+      add_row(row_at(call_.x, call_.x_stride, call_.row_index, index), factor, of_heads, to);
     }
   }
 
   void finish(int64_t row, EdgeRange range) {
     const int64_t count = range.end > range.begin ? range.end - range.begin : 1;
     const bool has_own = row < call_.num_own;
-    const T* own = has_own ? taken_in(row, row_at(call_.own, call_.own_stride, call_.own_row_index, row)) : nullptr;
+    const T* own = has_own ? row_at(call_.own, call_.own_stride, call_.own_row_index, row) : nullptr;
     if (call_.own_use == Own::kAdd && has_own) {
       add_row(own, A{1}, call_.own_factor ? factors(call_.own_factor, row * call_.heads) : nullptr, sum_.data());
     }
@@ -88,26 +87,14 @@ class RowSummer {
     with_type(call_.out_dtype, [&]<typename Out>(std::type_identity<Out>) { store<Out>(row, own); });
   }
 
-  // What the row of x counts as: itself, or a copy after ReLU and dropout. Threads that meet at a row write the same.
-  const T* taken_in(int64_t row, const T* from) {
-    if (call_.drop.use != DropUse::kIn) return from;
-    const RowDrop& drop = call_.drop;
-    const base::PhiloxKey key = base::key_of(drop.key_at ? *drop.key_at : drop.key);
-    std::copy(from, from + call_.dim, taken_.begin());
-    for (int64_t c = 0; c < call_.dim; c += kElementsADraw) {
-      const int64_t group = (row * call_.dim + c) / kElementsADraw;
-      const unsigned kept =
-          drop_group(Activation::kRelu, key, group, drop.below, static_cast<A>(drop.scale), taken_.data() + c);
-      std::atomic_ref(drop.kept[group]).store(static_cast<uint8_t>(kept), std::memory_order_relaxed);
-    }
-    return taken_.data();
-  }
-
   void drop_back(int64_t row) {
-    for (std::size_t c = 0; c < sum_.size(); ++c) {
-      const std::size_t at = static_cast<std::size_t>(row) * sum_.size() + c;
-      const bool kept = call_.drop.kept[at / kElementsADraw] >> (at % kElementsADraw) & 1;
-      sum_[c] = kept ? widen(narrow<T>(sum_[c])) * static_cast<A>(call_.drop.scale) : A{0};
+    const uint8_t* kept = call_.drop.kept + row * (call_.dim / kElementsADraw);
+    const A scale = static_cast<A>(call_.drop.scale);
+    for (int64_t group = 0; group < call_.dim / kElementsADraw; ++group) {
+      A* sums = sum_.data() + group * kElementsADraw;
+      for (int k = 0; k < kElementsADraw; ++k) {
+        sums[k] = (kept[group] & (1 << k)) != 0 ? widen(narrow<T>(sums[k])) * scale : A{0};
+      }
     }
   }
 
@@ -122,20 +109,49 @@ class RowSummer {
   }
 
   const SumCall& call_;
-  std::vector<A> sum_, piece_;    // [dim]
-  std::vector<T> taken_, zeros_;  // [dim]
+  std::vector<A> sum_, piece_;  // [dim]
+  std::vector<T> zeros_;        // [dim]
 };
+
+template <typename T>
+void sum_all(const SumCall& call) {
+#pragma omp parallel if (call.block.num_rows > kRowsAtOnce)
+  {
+    RowSummer<T> summer(call);
+#pragma omp for schedule(dynamic, kRowsAtOnce)
+    for (int64_t row = 0; row < call.block.num_rows; ++row) summer.sum(row);
+  }
+}
+
+// How many rows of x the call reads at most: those that edges name, and own ones.
+int64_t rows_read(const SumCall& call) {
+  int64_t rows = call.own_use == Own::kNone ? 0 : std::min(call.num_own, call.block.num_rows);
+  const int64_t end = call.block.first(call.block.num_rows);
+#pragma omp parallel for schedule(static) reduction(max : rows)
+  for (int64_t e = 0; e < end; ++e) rows = std::max(rows, call.block.index[e] + 1);
+  return rows;
+}
+
+// Each row of x goes through ReLU and dropout once, however many edges bring it.
+template <typename T>
+void sum_dropped(const SumCall& call) {
+  const int64_t size = rows_read(call) * call.dim;
+  const RowDrop& drop = call.drop;
+  const auto taken = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(size));
+  drop_elements(Activation::kRelu, base::key_of(drop.key_at ? *drop.key_at : drop.key), drop.below,
+                static_cast<Sum<T>>(drop.scale), static_cast<const T*>(call.x), size, taken.get(), drop.kept);
+  SumCall of_taken = call;
+  of_taken.drop.use = DropUse::kNone;
+  of_taken.x = taken.get();
+  if (call.own_use != Own::kNone) of_taken.own = taken.get(), of_taken.own_stride = call.dim;
+  sum_all<T>(of_taken);
+}
 
 }  // namespace
 
 void run_on_host(const SumCall& call) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
-#pragma omp parallel if (call.block.num_rows > kRowsAtOnce)
-    {
-      RowSummer<T> summer(call);
-#pragma omp for schedule(dynamic, kRowsAtOnce)
-      for (int64_t row = 0; row < call.block.num_rows; ++row) summer.sum(row);
-    }
+    call.drop.use == DropUse::kIn ? sum_dropped<T>(call) : sum_all<T>(call);
   });
 }
 

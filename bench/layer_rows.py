@@ -10,8 +10,8 @@ in millions:
 - cached: of these, without those in a cache of --cache-ratio of all rows, the ones that the first epoch read most.
 - a pool of P: of these, without those that are in a pool with room for P of all rows, which has the ones read last.
 
---communities FILE.npy: int [nodes], the community of each. Each method is counted once more with seeds in the order of
-communities, which come in another random order each epoch, as the seeds of each do.
+--communities FILE.npy, of int32 or int64 [nodes]: each method is counted once more with --seed-order FILE.npy, for each
+--seed-mix of --mixes.
 """
 
 import argparse
@@ -32,26 +32,29 @@ def main() -> None:
     parser.add_argument("--cache-ratio", type=float, default=0.01)
     parser.add_argument("--pools", default="0.1,0.5")
     parser.add_argument("--communities", type=Path, metavar="FILE.npy")
+    parser.add_argument("--mixes", default="0")
     args = parser.parse_args()
     pools = list(map(float, args.pools.split(",")))
-    communities = None if args.communities is None else np.load(args.communities)
+    orders: list[dict] = [{}]
+    if args.communities is not None:
+        orders += [{"seed_order": args.communities, "seed_mix": float(mix)} for mix in args.mixes.split(",")]
     titles = ["method", "seeds", "batches", "nodes a batch", "not in the last", "all, M", "cached, M"]
     table = TextTable("Rows of an epoch", titles + [f"a pool of {pool:g}, M" for pool in pools])
     for method in args.methods.split(","):
-        for order in [None] if communities is None else [None, communities]:
+        for order in orders:
             found = counted(args, method, order, pools)
             sizes = [f"{found['nodes'] / found['batches']:,.0f}", f"{found['new'] / found['batches']:,.0f}"]
             sums = [f"{found[name] / 1e6:.2f}" for name in ("nodes", "cached", *pools)]
-            place = "shuffled" if order is None else "by community"
+            place = f"by community, {order['seed_mix']:g} mixed" if order else "shuffled"
             table.rows.append([method, place, str(found["batches"]), *sizes, *sums])
     print_tables(table)
 
 
-def counted(args: argparse.Namespace, method: str, communities: np.ndarray | None, pools: list[float]) -> dict:
+def counted(args: argparse.Namespace, method: str, order: dict, pools: list[float]) -> dict:
     """Sums over the second epoch."""
     data = cohort.dataset.open(args.dataset)
-    seeds, random = np.asarray(data.train_ids), np.random.default_rng(1)
-    how = {"batch_size": args.batch_size, "shuffle": communities is None, "device": "cpu", **draws_of(method)}
+    seeds = np.asarray(data.train_ids)
+    how = {"batch_size": args.batch_size, "shuffle": True, "device": "cpu", **draws_of(method), **order}
     fanout = list(map(int, args.fanout.split(",")))
     times, reads = np.zeros(data.num_nodes, np.int32), Reads(data.num_nodes)
     found: dict = dict.fromkeys(["batches", "nodes", "new", "cached", *pools], 0)
@@ -59,7 +62,7 @@ def counted(args: argparse.Namespace, method: str, communities: np.ndarray | Non
         for epoch in range(2):
             in_cache = np.zeros(data.num_nodes, bool)
             in_cache[np.argsort(-times, kind="stable")[: round(args.cache_ratio * data.num_nodes)]] = True
-            for batch in in_order(loader, seeds, communities, random):
+            for batch in loader:
                 nodes = batch.n_id.numpy()
                 if epoch:
                     rows = reads.count(nodes, in_cache, pools)
@@ -107,15 +110,6 @@ class Reads:
                 return int(of_pool[len(of_pool) - room]) if room else int(numbers[-1]) + 1
             room -= len(of_pool)
         return 0
-
-
-def in_order(loader, seeds: np.ndarray, communities: np.ndarray | None, random: np.random.Generator):
-    """The batches of an epoch."""
-    if communities is None:
-        return loader
-    turn = random.permutation(int(communities.max()) + 1)
-    mixed = random.permutation(seeds)
-    return loader.with_nodes(mixed[np.argsort(turn[communities[mixed]], kind="stable")])
 
 
 if __name__ == "__main__":

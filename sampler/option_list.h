@@ -8,7 +8,8 @@
 #pragma once
 
 // clang-format off
-// How neighbours are drawn: options of a short run that counts reads (presample.h), too; in spec/run.py for_draws=True.
+// How neighbours are drawn and seeds ordered: options of a short run that counts reads (presample.h), too; in
+// spec/run.py for_draws=True.
 #define COHORT_DRAW_OPTIONS(X) \
   X(std::string, weight_attr, "", one_of({"", "edge_weight"}), \
     "`edge_weight`: neighbours are drawn with probability proportional to the edge weights, which take 4 bytes per " \
@@ -21,7 +22,11 @@
     "have fewer nodes (layer sampling, without weights or trees)") \
   X(int64_t, batch_dependency, 1, between(1, kMostDependency), \
     "with `labor`: for so many batches a node is drawn, or not, alike; at most 2^20") \
-  X(bool, layer_dependency, false, any, "with `labor`: hops of a batch agree on what they draw, too")
+  X(bool, layer_dependency, false, any, "with `labor`: hops of a batch agree on what they draw, too") \
+  X(std::string, seed_order, "shuffle", any, \
+    "`shuffle`; or a .npy file with the community of each node, int32 or int64 [nodes]: shuffled seeds of a community " \
+    "come one after the other") \
+  X(double, seed_mix, 0, from_0_to_1, "with `seed_order`: the share of seeds that come from all communities")
 
 #define COHORT_SAMPLER_OPTIONS(X) \
   X(std::filesystem::path, dataset, {}, any, "folder of the data set") \

@@ -147,6 +147,10 @@ void share(const char* name, double found) {
   refuse_unless(found > 0 && found <= 1, name, "a number above 0, at most 1", std::to_string(found));
 }
 
+void from_0_to_1(const char* name, double found) {
+  refuse_unless(found >= 0 && found <= 1, name, "a number from 0 to 1", std::to_string(found));
+}
+
 void each_above_zero(const char* name, const Tiers& found) {
   for (double value : found) refuse_unless(value > 0, name, "numbers above 0", std::to_string(value));
 }
@@ -203,6 +207,10 @@ void Members::read(const char* name, RowOwners& owners) {
 }
 
 }  // namespace
+
+NodeCommunities DrawOptions::communities(int64_t num_nodes) const {
+  return seed_order == "shuffle" ? NodeCommunities() : NodeCommunities(seed_order, num_nodes);
+}
 
 std::filesystem::path rank_folder(const Options& options, int rank) {
   return rank == 0 ? options.channel : options.channel / base::format("rank-{}", rank);

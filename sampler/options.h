@@ -9,6 +9,7 @@
 
 #include "sampler/backend.h"
 #include "sampler/option_list.h"
+#include "sampler/schedule.h"
 
 namespace cohort::sampler {
 
@@ -34,6 +35,8 @@ struct DrawOptions {
 
   // As NodeNumbers has it.
   uint64_t dependency() const { return sampling == "labor" ? static_cast<uint64_t>(batch_dependency) : 0; }
+  // By which seeds are ordered. Throws Error for a file that has none of so many nodes.
+  NodeCommunities communities(int64_t num_nodes) const;
 };
 
 struct Options : DrawOptions {

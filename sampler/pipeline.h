@@ -25,8 +25,8 @@ class Pipeline {
         backend_(backend),
         publisher_(publisher),
         contents_(slot_contents(graph, options.edge_ids)),
-        seed_sets_(publisher.folder(), graph.num_nodes),
-        orders_(options.seed),
+        seed_sets_(publisher.folder(), graph.num_nodes, options.communities(graph.num_nodes)),
+        orders_(options.seed, options.seed_mix),
         pairs_(PairsOfPass::buffers_of(graph)) {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -157,12 +158,14 @@ class Counter {
     for (uint64_t i = 0; i < count; ++i) workers_.push_back({make_host_backend(graph, {}), BatchMemory(graph), {}, {}});
   }
 
-  // Adds the first batches of an epoch, in any order.
+  // Adds so many batches of an epoch, in any order: the first ones, as all are alike; of seeds with communities, in
+  // which the epoch's end has other ones than its beginning, batches from all of it.
   void count(const Schedule& schedule, uint64_t epoch, uint64_t num_batches) {
     std::atomic<uint64_t> next = 0;
-    base::side_by_side(workers_.size(), [&](std::size_t i) {
-      Worker& worker = workers_[i];
-      for (uint64_t step = next++; step < num_batches; step = next++) {
+    base::side_by_side(workers_.size(), [&](std::size_t number) {
+      Worker& worker = workers_[number];
+      for (uint64_t i = next++; i < num_batches; i = next++) {
+        const uint64_t step = how_.communities ? i * schedule.num_steps() / num_batches : i;
         const std::span<const int64_t> positions = schedule.positions(step);
         worker.seeds.clear();
         worker.times.clear();
@@ -203,19 +206,21 @@ class Counter {
 };
 
 // What the options say of draws; gives the graph times of edges where seeds have some.
-CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& options, int64_t num_seeds,
+CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& options, std::span<const int64_t> seeds,
                       GraphView& graph) {
   CountedDraws how{.dependency = options.dependency(),
                    .layer_dependency = options.layer_dependency,
                    .disjoint = options.disjoint,
-                   .time_window = options.time_window};
+                   .time_window = options.time_window,
+                   .communities = options.communities(graph.num_nodes).of(seeds),
+                   .seed_mix = options.seed_mix};
   how.draw = static_cast<channel::Draw>(base::number_of(options.draw, names_of(channel::Draw{}), "draw"));
   if (!how.time_window.empty() && how.time_window.size() != graph.relations.size()) {
     throw base::Error({"time_window", base::format("a number for each of {} relations", graph.relations.size()),
                        std::to_string(how.time_window.size()), ""});
   }
   if (options.times.empty()) return how;
-  how.times = read_times(options.times, num_seeds);
+  how.times = read_times(options.times, std::ssize(seeds));
   add_edge_times(data, graph);
   return how;
 }
@@ -252,6 +257,10 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
     if (how.layer_dependency) words.push_back(1);
     split = cache::hash_words(words, split);
   }
+  if (how.communities) {
+    split = cache::hash_words(std::vector<int64_t>{std::bit_cast<int64_t>(how.seed_mix)}, split);
+    split = cache::hash_words(how.communities->of_seed, split);
+  }
   if (how.disjoint) {
     split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.draw)}, split);
     split = cache::hash_words(how.time_window, cache::hash_words(how.times, split));
@@ -266,8 +275,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
 
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
                          std::span<const int32_t> fanout, int64_t max_batches, const CountedDraws& how) {
-  const SeedSet set({seeds.begin(), seeds.end()});
-  EpochOrders orders(kSeed);
+  SeedSet set({seeds.begin(), seeds.end()});
+  set.communities = how.communities;
+  EpochOrders orders(kSeed, how.seed_mix);
   channel::Request request{};
   request.batch_size = key.batch_size;
   request.shuffle = true;
@@ -298,7 +308,7 @@ std::string presample_to_file(const PresampleOptions& options) {
   const std::vector<int64_t> seeds = options.seeds.empty()
                                          ? seeds_of(data, graph, options.split)
                                          : read_seeds(options.seeds, graph.num_nodes, options.disjoint);
-  const CountedDraws how = draws_of(data, options, std::ssize(seeds), graph);
+  const CountedDraws how = draws_of(data, options, seeds, graph);
   if (seeds.empty())
     throw base::Error({options.split, "at least one seed", "none",
                        "choose another split; without labels all are empty, and nothing plans for links"});

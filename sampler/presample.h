@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
+#include "sampler/schedule.h"
 
 namespace cohort::sampler {
 
@@ -19,8 +21,10 @@ struct CountedDraws {
   uint64_t dependency = 0;  // as NodeNumbers has it, as the next
   bool layer_dependency = false;
   bool disjoint = false;
-  std::vector<int64_t> times{};        // int64 [n], of the seeds; none: edges of any time
-  std::vector<int64_t> time_window{};  // int64 [num_relations]; none: edges of any age
+  std::vector<int64_t> times{};                      // int64 [n], of the seeds; none: edges of any time
+  std::vector<int64_t> time_window{};                // int64 [num_relations]; none: edges of any age
+  std::shared_ptr<const Communities> communities{};  // of the seeds, as EpochOrders has them, as the next
+  double seed_mix = 1;
 };
 
 // What to count: a JSON file with these members.
@@ -47,8 +51,9 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
                               const CountedDraws& how = {});
 
 // Samples as many shuffled batches of one epoch as of another on the CPU, keyed apart from every training epoch, until
-// `max_batches` or the epochs' end; then a quarter as many of a third epoch, which tell what these counts promise.
-// Feature rows are not read. `seeds`: as Query has them; `fanout`: of each relation.
+// `max_batches` or the epochs' end, the first of an epoch or, of seeds with communities, some from all of it; then a
+// quarter as many of a third epoch, which tell what these counts promise. Feature rows are not read. `seeds`: as Query
+// has them; `fanout`: of each relation.
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
                          std::span<const int32_t> fanout, int64_t max_batches, const CountedDraws& how = {});
 

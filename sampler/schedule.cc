@@ -1,6 +1,7 @@
 #include "sampler/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -15,6 +16,7 @@ namespace {
 
 // A stream of its own, apart from the draws of batches (steps there stay far below).
 constexpr uint64_t kShuffleStream = ~uint64_t{0};
+constexpr uint64_t kTurnsOfCommunities = uint64_t{1} << 32;  // in place of a group, of which there are fewer
 
 bool in_range(int64_t node, int64_t num_nodes) { return node >= 0 && node < num_nodes; }
 
@@ -50,15 +52,52 @@ std::vector<int64_t> read_numbers(const std::filesystem::path& path, std::vector
   return {numbers.begin(), numbers.end()};
 }
 
-std::vector<int64_t> shuffled_groups(const std::vector<int64_t>& starts, uint64_t seed, uint64_t epoch,
-                                     const std::stop_token& stop) {
+// The positions, by the turn of their communities: int64 [communities]. Those of one community stay in their order.
+std::vector<int64_t> by_community(std::span<const int64_t> positions, const Communities& communities,
+                                  const std::vector<int64_t>& turn) {
+  const auto turn_of = [&](int64_t position) {
+    return static_cast<std::size_t>(
+        turn[static_cast<std::size_t>(communities.of_seed[static_cast<std::size_t>(position)])]);
+  };
+  std::vector<std::size_t> next(turn.size() + 1);  // of each turn, where its next position goes
+  for (const int64_t position : positions) ++next[turn_of(position) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<int64_t> sorted(positions.size());
+  for (const int64_t position : positions) sorted[next[turn_of(position)]++] = position;
+  return sorted;
+}
+
+// See EpochOrders.
+std::vector<int64_t> mixed(std::span<const int64_t> positions, double mix, const Communities& communities,
+                           const std::vector<int64_t>& turn) {
+  const auto size = std::ssize(positions);
+  const auto num_mixed = static_cast<int64_t>(std::llround(mix * static_cast<double>(size)));
+  auto from_everywhere = positions.begin();
+  const std::vector<int64_t> sorted =
+      by_community(positions.subspan(static_cast<std::size_t>(num_mixed)), communities, turn);
+  auto of_communities = sorted.begin();
   std::vector<int64_t> order;
+  order.reserve(positions.size());
+  int64_t share = 0;  // num_mixed * how many there are in order, modulo size
+  for (int64_t i = 0; i < size; ++i) {
+    share += num_mixed;
+    order.push_back(share >= size ? *from_everywhere++ : *of_communities++);
+    if (share >= size) share -= size;
+  }
+  return order;
+}
+
+std::vector<int64_t> order_of_epoch(const std::vector<int64_t>& starts, std::shared_ptr<const Communities> communities,
+                                    double mix, uint64_t seed, uint64_t epoch, const std::stop_token& stop) {
+  std::vector<int64_t> order, turn;
   order.reserve(static_cast<std::size_t>(starts.back()));
+  if (communities) turn = shuffled(communities->count, seed, epoch, kTurnsOfCommunities, stop);
   for (std::size_t group = 0; group + 1 < starts.size(); ++group) {
     const int64_t first = starts[group];
-    for (const int64_t position : shuffled(starts[group + 1] - first, seed, epoch, group, stop)) {
-      order.push_back(first + position);
-    }
+    std::vector<int64_t> own = shuffled(starts[group + 1] - first, seed, epoch, group, stop);
+    for (int64_t& position : own) position += first;
+    if (communities) own = mixed(own, mix, *communities, turn);
+    order.insert(order.end(), own.begin(), own.end());
   }
   return order;
 }
@@ -127,6 +166,31 @@ NodeWeights::NodeWeights(const std::filesystem::path& path) {
 
 int64_t NodeWeights::node_of(int64_t number) const { return std::ranges::upper_bound(sums_, number) - sums_.begin(); }
 
+NodeCommunities::NodeCommunities(const std::filesystem::path& path, int64_t num_nodes)
+    : file_(std::make_shared<const dataset::MappedArray>(dataset::map_npy(path))) {
+  const bool are_numbers = file_->dtype() == dataset::DType::int32 || file_->dtype() == dataset::DType::int64;
+  if (are_numbers && file_->shape() == std::vector<int64_t>{num_nodes}) return;
+  throw base::Error({path.string(), base::format("the community of each node: int32 or int64 [{}]", num_nodes),
+                     base::format("{} [{}]", name_of(file_->dtype()), base::joined(file_->shape())),
+                     "of several node types, the nodes of all are numbered through; cohort dataset partition writes "
+                     "such a file"});
+}
+
+std::shared_ptr<const Communities> NodeCommunities::of(std::span<const int64_t> nodes) const {
+  if (!file_) return nullptr;
+  auto found = std::make_shared<Communities>();
+  const auto look_up = [&](auto numbers) {
+    for (const int64_t node : nodes) found->of_seed.push_back(numbers[static_cast<std::size_t>(node)]);
+  };
+  file_->dtype() == dataset::DType::int32 ? look_up(file_->as<int32_t>()) : look_up(file_->as<int64_t>());
+  std::vector<int64_t> known = found->of_seed;
+  std::ranges::sort(known);
+  known.erase(std::ranges::unique(known).begin(), known.end());
+  for (int64_t& community : found->of_seed) community = std::ranges::lower_bound(known, community) - known.begin();
+  found->count = std::ssize(known);
+  return found;
+}
+
 SeedSet SeedSet::of_pairs(std::vector<int64_t> ids) {
   SeedSet set;
   set.seeds = std::move(ids);
@@ -164,13 +228,17 @@ std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request&
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
-  const bool is_next = next_.valid() && next_starts_ == set.starts && next_epoch_ == request.epoch;
-  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set.starts, seed_, request.epoch, {});
+  const bool is_next = next_.valid() && next_starts_ == set.starts && next_communities_ == set.communities &&
+                       next_epoch_ == request.epoch;
+  std::vector<int64_t> order =
+      is_next ? next_.get() : order_of_epoch(set.starts, set.communities, mix_, seed_, request.epoch, {});
   next_starts_ = set.starts;
+  next_communities_ = set.communities;
   next_epoch_ = request.epoch + 1;
   unwanted_.request_stop();
   unwanted_ = {};
-  next_ = std::async(std::launch::async, shuffled_groups, set.starts, seed_, next_epoch_, unwanted_.get_token());
+  next_ = std::async(std::launch::async, order_of_epoch, set.starts, set.communities, mix_, seed_, next_epoch_,
+                     unwanted_.get_token());
   return order;
 }
 
@@ -220,6 +288,7 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
   const std::filesystem::path pairs = file_of(number, true);
   SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
                                                : read_seeds(file_of(number, false), num_nodes_, may_repeat);
+  if (!set.are_pairs) set.communities = communities_.of(set.seeds);
   const std::filesystem::path times = folder_ / base::format("seeds-{}-times.npy", number);
   if (std::filesystem::exists(times)) set.times = read_times(times, set.size());
   const auto read_weights = [&](const char* end, NodeWeights& weights) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "channel/layout.h"
+#include "dataset/npy.h"
 
 namespace cohort::sampler {
 
@@ -60,6 +61,26 @@ class NodeTimes {
   std::span<const int64_t> order_, times_;
 };
 
+// The communities of seeds, by which they are ordered (EpochOrders).
+struct Communities {
+  std::vector<int64_t> of_seed;  // int64 [n], in [0, count)
+  int64_t count = 0;
+};
+
+// The community of each node, from a .npy file.
+class NodeCommunities {
+ public:
+  NodeCommunities() = default;  // none: seeds are in no order
+  // Maps the file, int32 or int64 [num_nodes], of any numbers. Throws base::Error for another.
+  NodeCommunities(const std::filesystem::path& path, int64_t num_nodes);
+
+  // Null: there are none.
+  std::shared_ptr<const Communities> of(std::span<const int64_t> nodes) const;
+
+ private:
+  std::shared_ptr<const dataset::MappedArray> file_;
+};
+
 // Seeds in groups: group g has the seeds starts[g] .. starts[g + 1] - 1. Most sets are one group. A seed is a node, or
 // a pair of nodes.
 struct SeedSet {
@@ -76,8 +97,9 @@ struct SeedSet {
   std::vector<int64_t> starts;  // int64 [groups + 1], the first 0, the last n, none below the one before
   std::vector<int64_t> times;   // int64 [n]; none: they have none
   bool are_pairs = false;
-  NodeWeights source_weights, target_weights;  // by which the ends of negatives of pairs are drawn
-  NodeTimes source_times, target_times;        // of the nodes of both ends; the weights are in their order then
+  std::shared_ptr<const Communities> communities;  // null: shuffles are uniform
+  NodeWeights source_weights, target_weights;      // by which the ends of negatives of pairs are drawn
+  NodeTimes source_times, target_times;            // of the nodes of both ends; the weights are in their order then
 };
 
 // One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller. Of G groups
@@ -112,9 +134,14 @@ class Schedule {
 
 // The orders of passes: int64 [n], a permutation of the positions of each group. That of a pass like the one before,
 // but of the next epoch, is ready when it is asked for, as it was made meanwhile.
+//
+// Seeds with communities are shuffled as others. The first ones, a share `mix` of all, stay in this order and are
+// spread evenly over the epoch; between them come the others, sorted by community. The communities come in another
+// random order each epoch. So a batch has seeds of few communities, and a share of seeds from everywhere. The order
+// depends neither on the batch size nor on the number of ranks.
 class EpochOrders {
  public:
-  explicit EpochOrders(uint64_t seed) : seed_(seed) {}  // the run's
+  explicit EpochOrders(uint64_t seed, double mix = 1) : seed_(seed), mix_(mix) {}  // the run's
   ~EpochOrders() { unwanted_.request_stop(); }
   EpochOrders(const EpochOrders&) = delete;
   EpochOrders& operator=(const EpochOrders&) = delete;
@@ -123,7 +150,9 @@ class EpochOrders {
 
  private:
   uint64_t seed_;
-  std::vector<int64_t> next_starts_;  // of the set's groups: an order depends on nothing else of a set
+  double mix_;
+  std::vector<int64_t> next_starts_;  // of the set's groups: an order depends on nothing else of a set, but on
+  std::shared_ptr<const Communities> next_communities_;
   uint64_t next_epoch_ = 0;
   std::stop_source unwanted_;  // of next_, whose end is waited for where it goes
   std::future<std::vector<int64_t>> next_;
@@ -147,7 +176,9 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
 // trainer that needs a set no longer removes its files, once no pass over it is under way; the set is forgotten then.
 class SeedSets {
  public:
-  SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}
+  // Seeds that are nodes get their communities.
+  SeedSets(std::filesystem::path folder, int64_t num_nodes, NodeCommunities communities = {})
+      : folder_(std::move(folder)), num_nodes_(num_nodes), communities_(std::move(communities)) {}
 
   // Valid until the next call. Throws Error as read_seeds and NodeWeights do, for starts that do not divide the seeds,
   // and for as many times as there are not.
@@ -162,6 +193,7 @@ class SeedSets {
 
   std::filesystem::path folder_;
   int64_t num_nodes_;
+  NodeCommunities communities_;
   std::map<uint32_t, SeedSet> sets_;
 };
 

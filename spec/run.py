@@ -36,6 +36,14 @@ _training, _sampling, _cache = (partial(option, group=group) for group in ("Trai
 _devices, _output = (partial(option, group=group) for group in ("Devices", "Output"))
 
 
+def whole_path_of_order(seed_order: str) -> str:
+    """``seed_order`` with a file by its absolute path."""
+    return seed_order if seed_order == "shuffle" else str(Path(seed_order).expanduser().absolute())
+
+
+MIX = 0.5  # of seeds from everywhere, where others are in the order of communities
+
+
 @dataclass(kw_only=True)
 class SamplerSpec:
     """Options of every command that runs a sampler."""
@@ -77,7 +85,22 @@ class SamplerSpec:
     layer_dependency: bool = _sampling(
         False,
         "with --sampling labor: hops of a batch agree on the neighbours that they draw, too, so that batches have fewer"
-        " nodes still; means over several hops are less accurate",
+        " nodes still",
+        BATCHES | MEMORY,
+        for_draws=True,
+    )
+    seed_order: types.SeedOrder = _sampling(
+        "shuffle",
+        "shuffle: a batch has seeds from everywhere; FILE.npy, with the community of each node (int32 or int64), for"
+        " example the parts of cohort dataset partition: a batch has seeds of few communities, which share neighbours,"
+        " in another order each epoch; batches then have fewer nodes, and accuracy may be lower",
+        BATCHES | MEMORY,
+        metavar="shuffle|FILE.npy",
+        for_draws=True,
+    )
+    seed_mix: types.Part = _sampling(
+        MIX,
+        "with --seed-order FILE.npy: the share of the seeds of each batch that come from everywhere",
         BATCHES | MEMORY,
         for_draws=True,
     )
@@ -209,6 +232,10 @@ class SamplerSpec:
         if self.layer_dependency and self.sampling != "labor":
             hint = "say sampling='labor', or --sampling labor, as well"
             raise CohortError("layer_dependency", "False, without sampling labor", "True", hint)
+        if self.seed_mix != MIX and self.seed_order == "shuffle":
+            hint = "say which communities: seed_order='FILE.npy', or --seed-order FILE.npy"
+            raise CohortError("seed_mix", f"{MIX}, with seed_order shuffle", str(self.seed_mix), hint)
+        self.seed_order = whole_path_of_order(self.seed_order)  # a run that is resumed elsewhere finds it
         if self.sampling == "labor" and self.weight_attr is not None:
             hint = "layer sampling draws uniformly: leave one of the two options out"
             raise CohortError("sampling", "neighbor, with weight_attr", self.sampling, hint)

@@ -29,6 +29,7 @@ Span = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of time, in nanoseconds, too
 AboveZero = Annotated[float, Meta(gt=0, le=MOST_NUMBER)]
 AtLeastZero = Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
+Part = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Slots = Annotated[int, Meta(ge=2, le=64)]
 Hop = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
@@ -67,6 +68,14 @@ ClassWeights = Annotated[
         pattern=r"(?s)^(balanced|.*\.(npy|csv))$",
         description="balanced, or a .npy or .csv file with a number for each class",
         extra={"words": ("balanced",)},
+    ),
+]
+SeedOrder = Annotated[
+    str,
+    Meta(
+        pattern=r"(?s)^(shuffle|.*\.npy)$",
+        description="shuffle, or a .npy file with the community of each node",
+        extra={"words": ("shuffle",)},
     ),
 ]
 TaskName = Annotated[

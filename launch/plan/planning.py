@@ -148,7 +148,7 @@ class Planning:
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
         sources = [presample(*run, relation, spec.draws, self._trees) for relation in seeds]
         counts = [planner.load_counts(Path(source["file"])) for source in sources]
-        how = {"policy": spec.cache_policy, "batch_dependency": spec.batch_dependency}
+        how = {"policy": spec.cache_policy, "batch_dependency": spec.batch_dependency, "seed_order": spec.seed_order}
         return counts, how | ({"cliques": sources} if cliques else sources[0])
 
     @property

@@ -244,5 +244,6 @@ def _describe_counts(source: dict) -> str:
     if stand_in:
         return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"
     how = "counted earlier" if source["reused"] else "counted now"
-    more = "; as they depend on each other, the pool finds more than this says" * (source["batch_dependency"] > 1)
+    depend = source["batch_dependency"] > 1 or source["seed_order"] != "shuffle"
+    more = "; as they depend on each other, the pool finds more than this says" * depend
     return f"{source['batches']} batches of the sampler ({how}), {source['file']}{more}"

@@ -219,6 +219,9 @@ def planned_seeds(spec: RunSpec, data: StoredGraph, split: str = "train") -> tup
     if not learns_links(spec, data):
         seeds, trees = counted_seeds(spec, data, split)
         return seeds, spec.batch_size, trees
+    if spec.seed_order != "shuffle":
+        hint = "leave it out: links are shuffled"
+        raise CohortError("--seed-order", "nodes to learn of, which have communities", "links", hint)
     size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size
     if is_in_time(spec, data):
         pairs, trees = counted_pairs(spec, data)

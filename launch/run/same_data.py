@@ -18,7 +18,9 @@ from cohort_gnn.spec.meta import OF_EDGES, read_meta
 NUM_ROWS = 64  # of features, evenly spaced
 
 
-def digests(folder: Path, parts: dict | None, task_name: str | None = None) -> dict[str, str]:
+def digests(
+    folder: Path, parts: dict | None, task_name: str | None = None, seed_order: str = "shuffle"
+) -> dict[str, str]:
     """Identifies a data set: {part: its digest}, the member "data" of run.json.
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
@@ -26,14 +28,21 @@ def digests(folder: Path, parts: dict | None, task_name: str | None = None) -> d
     Args:
         parts: those that ranks train on, if they do, as TrainerSpec has them.
         task_name: of the task that is learned; None: splits and labels, or links, are.
+        seed_order: as options have it.
+
+    Raises:
+        CohortError: there is no such file.
     """
     data, meta = open_folder(folder), read_meta(folder)
+    if seed_order != "shuffle" and not Path(seed_order).is_file():
+        raise CohortError("--seed-order", "a file with the community of each node", f"no file {seed_order}")
     members = {
         "description": ["meta.json"],
         "splits": [meta["target"][f"{split}_ids"] for split in ("train", "val", "test")],
         "labels": [meta["target"]["labels"]],
         "edges": [edges[name] for edges in meta["edges"] for name in OF_EDGES if name in edges],
-        "parts": [parts["parts"]] if parts else [],  # an absolute path
+        "parts": [parts["parts"]] if parts else [],  # an absolute path, as the next
+        "communities of --seed-order": [] if seed_order == "shuffle" else [seed_order],
         "links": [
             name
             for relation in with_held_out(data)
@@ -63,12 +72,18 @@ def _digest_of_rows(tables: Sequence[FeatureTable]) -> str:
     return sha.hexdigest()[:32]
 
 
-def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None, task_name: str | None = None) -> None:
+def demand_same_data(
+    before: dict[str, str],
+    folder: Path,
+    parts: dict | None,
+    task_name: str | None = None,
+    seed_order: str = "shuffle",
+) -> None:
     """Raises CohortError where the data set is not the one whose digests a run has from before."""
     if parts and not Path(parts["parts"]).exists():
         hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
         raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
-    now = digests(folder, parts, task_name)
+    now = digests(folder, parts, task_name, seed_order)
     others = [name for name, digest in before.items() if now.get(name) != digest]
     if others:
         hint = "name the folder of that data set; if its files were replaced, start a new run without --resume"

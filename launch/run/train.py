@@ -144,7 +144,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     if spec.out:
         demand_new(spec.out, args.overwrite)
     run = _run_of(spec, data) | _about(args, data, spec)
-    run["data"] = digests(data.path, run["trainer"]["parts"], run["trainer"]["task_name"])
+    run["data"] = digests(data.path, *(run["trainer"][name] for name in ("parts", "task_name", "seed_order")))
     shown = spec.out or new_run_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
     with sole_use(made_writable(out)) as inherited:
@@ -361,7 +361,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
                 raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
             data = open_to_train(dataset)
             trainer = trainer_spec(spec, data)
-            demand_same_data(earlier["data"], data.path, trainer.parts, trainer.task_name)
+            demand_same_data(earlier["data"], data.path, trainer.parts, trainer.task_name, trainer.seed_order)
             check_model(spec, data)
             run = _run_of(spec, data) | _about(args, data, spec, earlier.get("starts"))
             run |= {"data": earlier["data"], "resume": True}

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <set>
+#include <span>
 
 #include "base/check.h"
 #include "dataset/npy.h"
@@ -210,6 +214,60 @@ TEST(EpochOrders, AreTheSameWhateverWasAskedForBefore) {
   }
   EXPECT_EQ(orders.of(other, request(8, true, 3)), shuffled(60, 7, 3));
   EXPECT_EQ(orders.of(set, request(8, true, 4)), shuffled(100, 7, 4)) << "the other set was next";
+}
+
+// 1000 seeds of 20 communities, in two groups; `mix` of them come from everywhere, the others by community.
+TEST(EpochOrders, ByCommunityMixTheShareThatIsAskedFor) {
+  SeedSet set = seed_set(1000);
+  set.starts = {0, 400, 1000};
+  Communities communities{{}, 20};
+  for (int64_t i = 0; i < 1000; ++i) communities.of_seed.push_back(i * i % 1009 % 20);
+  set.communities = std::make_shared<const Communities>(communities);
+  const auto community_of = [&](int64_t position) { return communities.of_seed[static_cast<std::size_t>(position)]; };
+  for (const double mix : {0.0, 0.25, 0.9, 1.0}) {
+    EpochOrders orders(7, mix);
+    const std::vector<int64_t> before = orders.of(set, request(8, true, 2)),
+                               order = orders.of(set, request(8, true, 3));
+    EXPECT_EQ(order, EpochOrders(7, mix).of(set, request(8, true, 3))) << "whatever was asked for before";
+    for (std::size_t group = 0; group < 2; ++group) {
+      const auto first = static_cast<std::size_t>(set.starts[group]);
+      const std::size_t size = static_cast<std::size_t>(set.starts[group + 1]) - first;
+      const std::span<const int64_t> own = std::span(order).subspan(first, size);
+      std::vector<int64_t> shuffle = shuffled(static_cast<int64_t>(size), 7, 3, group), from_everywhere, rest;
+      for (int64_t& position : shuffle) position += static_cast<int64_t>(first);
+      const auto num_mixed = static_cast<std::size_t>(std::llround(mix * static_cast<double>(size)));
+      for (std::size_t i = 0; i < size; ++i) {
+        const bool is_mixed = (i + 1) * num_mixed / size > i * num_mixed / size;
+        (is_mixed ? from_everywhere : rest).push_back(own[i]);
+      }
+      EXPECT_TRUE(std::ranges::equal(from_everywhere, std::span(shuffle).first(num_mixed)));
+      std::set<int64_t> seen;  // a community that ends does not come again
+      for (std::size_t i = 0; i < rest.size(); ++i) {
+        if (i == 0 || community_of(rest[i]) != community_of(rest[i - 1])) {
+          EXPECT_TRUE(seen.insert(community_of(rest[i])).second) << mix << " " << i;
+        }
+      }
+      std::vector<int64_t> all(own.begin(), own.end());
+      std::ranges::sort(all);
+      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(all[i], static_cast<int64_t>(first + i));
+    }
+    EXPECT_TRUE(mix > 0.5 || community_of(before[0]) != community_of(order[0])) << "another turn in each epoch";
+  }
+}
+
+TEST(SeedSets, FindTheCommunitiesOfNodes) {
+  const FolderOfSets folder;
+  folder.write("seeds-0.npy", {4, 2, 7, 3});
+  folder.write("pairs-1.npy", {5, 6}, {1, 2});
+  folder.write("communities.npy", {0, 0, 90, -1, 5, 0, 0, 90});
+  SeedSets sets(folder / "", 8, NodeCommunities(folder / "communities.npy", 8));
+  EXPECT_EQ(sets.get(0).communities->of_seed, (std::vector<int64_t>{1, 2, 2, 0}));
+  EXPECT_EQ(sets.get(0).communities->count, 3);
+  EXPECT_EQ(sets.get(1).communities, nullptr);
+  EXPECT_EQ(SeedSets(folder / "", 8).get(0).communities, nullptr);
+  EXPECT_TRUE(base::fails_with([&] { NodeCommunities(folder / "communities.npy", 9); }, {"int64 [8]", "int64 [9]"}));
+  dataset::create_npy(folder / "halves.npy", dataset::DType::float32, {8});
+  EXPECT_TRUE(base::fails_with([&] { NodeCommunities(folder / "halves.npy", 8); }, {"float32 [8]"}));
 }
 
 TEST(Schedule, RefusesABatchSizeOfZero) {

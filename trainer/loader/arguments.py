@@ -17,7 +17,7 @@ from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec import types
 from cohort_gnn.spec.options import options_of
-from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.run import SamplerSpec, whole_path_of_order
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.machine import ProcessRank
@@ -65,6 +65,21 @@ def is_set(name: str, value) -> bool:
     if isinstance(value, bool | int | np.bool_) and value in (0, 1):
         return bool(value)
     raise CohortError(name, "True or False", repr(value)[:80])
+
+
+def checked_order(seed_order, shuffle: bool) -> str:
+    """The argument ``seed_order``, a file by its absolute path.
+
+    Raises:
+        CohortError: neither "shuffle" nor a .npy file that is there, or a file for seeds in their own order.
+    """
+    order = os.fspath(seed_order) if isinstance(seed_order, os.PathLike) else seed_order
+    order = whole_path_of_order(checked("seed_order", order, types.SeedOrder))
+    if order != "shuffle" and not shuffle:
+        raise CohortError("seed_order", "shuffle=True, with a file of communities", "shuffle=False", "say shuffle=True")
+    if order != "shuffle" and not Path(order).is_file():
+        raise CohortError("seed_order", "a file with the community of each node", f"no file {order}")
+    return order
 
 
 def data_folder(data) -> Path:

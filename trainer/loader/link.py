@@ -128,6 +128,9 @@ class LinkNeighborLoader(NeighborLoader):
     ):
         if wrong := [name for name in ("input_nodes", "input_time") if name in options]:
             raise TypeError(f"LinkNeighborLoader() got an unexpected keyword argument {wrong[0]!r}")
+        if options.get("seed_order", "shuffle") != "shuffle":
+            hint = "leave it out: pairs are shuffled"
+            raise CohortError("seed_order", '"shuffle", for pairs', str(options["seed_order"]), hint)
         self._negatives = negatives_of(neg_sampling, neg_sampling_ratio)
         drawn = (self._negatives.mode, self._negatives.amount, REDRAWS if is_set("reject_edges", reject_edges) else 0)
         self._pair_request = OfPairs(*drawn, checked("exclude", exclude, Exclude))

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from cohort_gnn.trainer.loader.arguments import (
     DRAWS,
     EdgeArrays,
     cache_options,
+    checked_order,
     data_folder,
     demand_draws_possible,
     input_id_of,
@@ -109,8 +109,14 @@ class NeighborLoader(Stateful):
         batch_dependency: with ``sampling="labor"``: how many batches a node keeps its number; nodes change theirs in
             turn. Later batches then have more nodes of earlier ones (arXiv 2310.12403).
         layer_dependency: with ``sampling="labor"``: each node has one random number for all hops of a batch, so that
-            hops agree on nodes, too, and batches have fewer of them. A list that a drawn node shares with the one that
-            drew it is then no longer drawn uniformly, so means over several hops are less accurate.
+            hops agree on nodes, too, and batches have fewer of them. Each list by itself is drawn from uniformly, but
+            what a drawn node draws depends on what has been drawn with it.
+        seed_order: "shuffle": with ``shuffle=True``, seeds of a batch come from everywhere; a ``.npy`` file, int32 or
+            int64 [num_nodes], the community of each node, for example one that ``cohort dataset partition`` has
+            written: most seeds of a batch are of a few communities, which come in another random order each epoch. Such
+            seeds share neighbours, so batches have fewer nodes; but accuracy may be lower. Of several node types, the
+            nodes of all are numbered through, in the order of the types. Shuffled loaders of `with_nodes` have it, too.
+        seed_mix: with ``seed_order=FILE``: the share of the seeds of each batch that come from everywhere, 0 to 1.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -202,6 +208,8 @@ class NeighborLoader(Stateful):
         sampling: str = "neighbor",
         batch_dependency: int = 1,
         layer_dependency: bool = False,
+        seed_order: str | os.PathLike = "shuffle",
+        seed_mix: float = 0.5,
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -230,14 +238,13 @@ class NeighborLoader(Stateful):
             if isinstance(data, Data | HeteroData):
                 self._graph = self._graph or MemoryGraph(data, cleanup, time_attr, weight_attr, input_nodes)
                 weight_attr = weight_attr and "edge_weight"  # as the data set calls them
-            folder = self._open(data)
-            opened = None if self._sampler else open_dataset(folder)
+            opened = self._open(data)
             self._types = self._sampler.types if opened is None else opened.types
             self.num_neighbors, self._fanout = hops_of(num_neighbors), fanout_of(self._types, num_neighbors)
             if opened is not None:
                 options: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
                 options |= {"sampling": sampling, "batch_dependency": batch_dependency, "reuse": reuse}
-                options["layer_dependency"] = layer_dependency
+                options |= {"layer_dependency": layer_dependency, "seed_order": seed_order, "seed_mix": seed_mix}
                 options |= {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
@@ -253,12 +260,12 @@ class NeighborLoader(Stateful):
                 own.close()
             raise
 
-    def _open(self, data) -> Path:
-        """The folder of the data set, of a graph in memory that which has been made of it."""
+    def _open(self, data) -> StoredGraph | None:
+        """The data set that a sampler of its own is to read; None: the sampler of another loader is there."""
         is_place = self._graph is None and isinstance(data, str | os.PathLike)
         folder = self._graph.folder if self._graph else data_folder(data)
         self.data = open_dataset(folder) if is_place else data
-        return folder
+        return None if self._sampler else open_dataset(folder)
 
     def _start(
         self,
@@ -272,6 +279,7 @@ class NeighborLoader(Stateful):
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
     ) -> SamplerProcess:
+        options["seed_order"] = checked_order(options["seed_order"], self.shuffle)
         options = sampler_options(options, self._trees.time_attr) | (debug or {})
         if self._graph is None:
             demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)

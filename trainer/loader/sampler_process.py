@@ -19,6 +19,7 @@ from cohort_gnn.base.programs import end_processes, log_tail, program, start_log
 from cohort_gnn.cache.options import cache_members, topology_of, wants_auto_cache
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.digests import digest_of_files
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
 from cohort_gnn.trainer.loader.arguments import device_of_rank, smallest_gpu
@@ -51,6 +52,8 @@ class SamplerProcess:
         self.process_rank = self._ranks.process_rank
         self.process: subprocess.Popen | None = None
         self.seed, self.draws = options["seed"], spec.draws
+        if spec.seed_order != "shuffle":
+            self.draws["seed_order"] = digest_of_files([Path(spec.seed_order)])
         kind, gpu = device_of_rank(device, self.process_rank)
         if kind == "cpu":
             share_cores()

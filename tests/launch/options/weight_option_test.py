@@ -13,6 +13,7 @@ from cohort_gnn import from_pyg, from_tensors
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
 BY_LAYER = ("--sampling", "labor", "--batch-dependency", 3, "--layer-dependency")
+BY_LAYER += ("--seed-order", "DATA/communities.npy", "--seed-mix", 0.3)
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,7 @@ def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("weights") / "set"
     sizes = ["--nodes", "4K", "--edges", "60K", "--dim", 8, "--classes", 3, "--seed", 5]
     ran("dataset", "generate", folder, "--random-edge-weights", *sizes)
+    np.save(folder / "communities.npy", np.arange(4000) % 30)
     return folder
 
 
@@ -34,10 +36,13 @@ def types(tmp_path_factory) -> Path:
         ends = [random.integers(data[end].num_nodes, size=9000) for end in (source, "paper")]
         data[source, name, "paper"].edge_index = torch.from_numpy(np.stack(ends))
     data["paper", "cites", "paper"].edge_weight = torch.from_numpy(random.random(9000, np.float32))
-    return from_pyg(data, tmp_path_factory.mktemp("types") / "set", reverse_edges=True)
+    folder = from_pyg(data, tmp_path_factory.mktemp("types") / "set", reverse_edges=True)
+    np.save(folder / "communities.npy", np.arange(1400, dtype=np.int32) % 30)
+    return folder
 
 
 def lines_of(data: Path, *options) -> list[str]:
+    options = [str(option).replace("DATA", str(data)) for option in options]
     done = ran("digest", data, "--fanout", "4,-1,3", "--batch-size", 100, "--batches", 4, *options)
     return done.stdout.splitlines()
 
@@ -92,6 +97,22 @@ def test_draws_that_exclude_each_other_are_refused(data):
         refused(here("digest", data, *options), 1, f"{name}: expected", "say sampling='labor', or --sampling labor")
 
 
+def test_orders_of_seeds_that_are_none_are_refused(data, cora):
+    refused(
+        here("digest", data, "--seed-mix", 0.2), 1, "seed_mix: expected 0.5, with seed_order shuffle", "--seed-order"
+    )
+    refused(
+        here("digest", data, "--seed-order", "communities.csv"), 2, "expected shuffle, or a .npy file with the comm"
+    )
+    other = ("digest", cora, "--seed-order", data / "communities.npy", "--device", "cpu")
+    refused(cohort(*other), 1, "int32 or int64 [2708], found int64 [4000]")
+    train = ("train", cora, "--device", "cpu")
+    refused(
+        here(*train, "--seed-order", "none.npy"), 1, "--seed-order: expected a file with the community of each node"
+    )
+    refused(here(*train, "--task", "link", "--seed-order", cora / "labels.npy"), 1, "--seed-order: expected nodes")
+
+
 def test_parallel_edges_that_stand_apart_are_refused(tmp_path):
     """Lists of edges with times are in the order of the times."""
     nodes = {"x": np.ones((3, 2), np.float32), "y": np.zeros(3, np.int64), "train_ids": np.arange(3)}
@@ -99,7 +120,7 @@ def test_parallel_edges_that_stand_apart_are_refused(tmp_path):
     for name, times in {"apart": [0, 1, 2, 3, 4], "together": [0, 2, 3, 1, 4]}.items():
         edges = {"edge_index": np.stack([sources, [0, 0, 0, 0, 1]]), "edge_time": np.array(times)}
         from_tensors(tmp_path / name, **nodes, **edges)
-    options = ("--fanout", "2", "--batch-size", 3, "--device", "cpu", *BY_LAYER)
+    options = ("--fanout", "2", "--batch-size", 3, "--device", "cpu", *BY_LAYER[:2])
     result = cohort("digest", tmp_path / "apart", *options)
     refused(result, 1, "indices.npy: several edges from node 1 to node 0", "--sampling neighbor")
     ran("digest", tmp_path / "together", *options)

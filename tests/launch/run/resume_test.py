@@ -36,7 +36,10 @@ STOPS += [[number] * 2 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TEST
 # One rank is also stopped by test_a_terminal_tells_all_processes_and_the_launcher_decides.
 @pytest.mark.parametrize("more", [[*PARTS, *LAYERS], *[[], TWO, PARTS] * ALL_TESTS], ids=" ".join)
 @pytest.mark.parametrize("numbers", STOPS, ids=lambda numbers: "-".join(number.name for number in numbers))
-def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, numbers, more, tmp_path):
+def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(
+    launch, undisturbed, numbers, more, graph, tmp_path
+):
+    more = [*more, "--seed-order", str(graph / "labels.npy")] if LAYERS[0] in more else more
     run, out = launch.train(*more), tmp_path / "run"
     moments = random.Random(sum(numbers))
     stops = []
@@ -299,7 +302,7 @@ def test_what_is_no_run_is_refused(copied, tmp_path):
 def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path):
     from cohort_gnn.launch.run import folder as run_folder
 
-    run = launch.train()
+    run = launch.train("--epochs", 1000)
     run.await_checkpoint()
     with pytest.raises(CohortError, match="expected a folder that no other run uses"):
         with run_folder.sole_use(tmp_path / "run"):

@@ -219,7 +219,7 @@ def table_of(lines: list[dict]) -> TextTable:
         ]
         for line in lines
     ]
-    note = "first batch: since the run's programs were started; packages: until the trainer had loaded torch"
+    note = "first batch: since the command began; packages: until the trainer had loaded torch"
     return TextTable("to the first batch", columns, rows, note)
 
 

@@ -10,11 +10,12 @@ import sys
 import threading
 import warnings
 
+from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.options.parser import CommandParser
-from cohort_gnn.launch.run.supervise import ReportedFailure
+from cohort_gnn.launch.run.supervise import ReportedFailure, begun_trainer
 
 # What help says of each command, and its modules: the first one adds its arguments, the others add to it.
 COMMANDS = {
@@ -52,9 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         words = sys.argv[1:] if argv is None else argv
-        parser = build_parser(words[0] if words else "")
-        with shown("stderr"):
-            return _run(parser, words)
+        with shown("stderr"), begun_trainer(words if argv is None else []) as early:
+            return _run(build_parser(words[0] if words else ""), words, early)
     except ReportedFailure as failure:
         return failure.code
     except CohortError as error:
@@ -78,8 +78,9 @@ def main(argv: list[str] | None = None) -> int:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(parser: argparse.ArgumentParser, words: list[str]) -> int:
+def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram | None) -> int:
     args = parser.parse_args(words)
+    args.early = early
     own = words[: words.index("run")] if "run" in words[:1] else words  # the arguments of a script belong to it
     if "" in own:  # as a folder it would be the current one
         before = own[own.index("") - 1] if own.index("") else "cohort"

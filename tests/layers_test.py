@@ -272,7 +272,7 @@ def test_a_planted_wrong_arrow_is_found(tmp_path, name, text, said):
         ("dataset/CMakeLists.txt", "cohort_extension(x SOURCES a.cc LINK cohort::dataset cohort::base)"),
         ("dataset/CMakeLists.txt", "# cohort_library(x LINK channel)\ncohort_test(dataset LINK cohort::cache)"),
         ("trainer/loop/a.py", "import torch\nfrom cohort_gnn.base.errors import CohortError\nfrom . import step\n"),
-        ("trainer/__main__.py", "from cohort_gnn.trainer.loop.trainer import Trainer\n"),
+        ("trainer/program.py", "from cohort_gnn.trainer.loop.trainer import Trainer\n"),
         ("launch/run/a.py", "from cohort_gnn.launch.options.parser import b\n"),
         ("launch/package/__init__.py", "from cohort_gnn.trainer.loader.neighbor import NeighborLoader\n"),
     ],

@@ -28,7 +28,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "launch/setup/contents.py",
     "launch/setup/requirements.py",
     "launch/tune/output.py",
-    "trainer/__main__.py",
+    "trainer/program.py",
     "trainer/bench/digest.py",
     "trainer/predict/program.py",
     "trainer/serve/__main__.py",

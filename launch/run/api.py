@@ -12,6 +12,7 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.spelling import nearest
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.stopping import handlers_kept
+from cohort_gnn.launch.run.supervise import begun_trainer
 from cohort_gnn.launch.run.train import train_command as command
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import options_of
@@ -77,8 +78,9 @@ def train(
     paths = {"resume": run} if resume else {"resume": None, "out": run}
     arguments = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
     call = f"cohort.train({', '.join(arguments)})"
-    with handlers_kept(), shown("stderr"):
-        about = {"overwrite": overwrite, "as_proposed": as_proposed, "import_to": kept, "command_line": call}
+    with handlers_kept(), shown("stderr"), begun_trainer(["train"]) as early:
+        about: dict[str, Any] = {"overwrite": overwrite, "as_proposed": as_proposed, "import_to": kept}
+        about |= {"command_line": call, "early": early}
         code = command(argparse.Namespace(dataset=folder, **about, **paths, **values))
     if code == 130:
         raise KeyboardInterrupt

@@ -8,6 +8,7 @@ import shlex
 import time
 from pathlib import Path
 
+from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.files import demand_writable, write_whole
 from cohort_gnn.base.log import RunLog
 from cohort_gnn.base.programs import program, python
@@ -32,6 +33,7 @@ def run_programs(
     is_kept: bool = True,
     meeting: Meeting | None = None,
     notes: RunLog | None = None,
+    early: EarlyProgram | None = None,
 ) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
@@ -43,11 +45,12 @@ def run_programs(
         is_kept: the folder stays when the run has ended.
         meeting: with the other machines of the run, if there are any.
         notes: go to trainer.log, too.
+        early: a trainer that waits to be told; a run of one trainer with ``show_output`` takes it.
     """
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            supervisor = _start(out, run, show_output, inherited, cleanup, meeting, notes)
+            supervisor = _start(out, run, show_output, inherited, cleanup, meeting, notes, early)
             try:
                 code = supervisor.watch()
                 heed_stop()  # one that came at the very end is for whoever called us, too
@@ -76,6 +79,7 @@ def _start(
     cleanup: contextlib.ExitStack,
     meeting: Meeting | None,
     notes: RunLog | None,
+    early: EarlyProgram | None,
 ) -> Supervisor:
     """What must be undone goes to ``cleanup``; signals are ignored from there on."""
     folder = RunFolder()
@@ -87,7 +91,10 @@ def _start(
     if mps:
         cleanup.callback(mps.stop)
     run["time_sliced"] = on_gpu and mps is None
-    run["began"] = time.monotonic()
+    if early and (run["sampler"]["num_ranks"] > 1 or meeting):  # the trainers' environments have their places
+        early.drop()
+        early = None
+    run["began"] = early.began if early else time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     with demand_writable(out / files.RUN, "a file that can be written", "make room, or choose another --out"):
         write_whole(out / files.RUN, json.dumps(run, indent=2) + "\n")
@@ -111,7 +118,7 @@ def _start(
         with_notes = notes if rank == 0 else None
         if with_notes is not None:
             with_notes.begin(log)
-        supervisor.start("trainer", command, log, env, rank, show_output, append=with_notes is not None)
+        supervisor.start("trainer", command, log, env, rank, show_output, with_notes is not None, early=early)
     if meeting:
         meeting.begins(channels)
     return supervisor

@@ -1,5 +1,6 @@
 """Starts processes, watches them, names the one that failed, and leaves nothing behind."""
 
+import contextlib
 import logging
 import math
 import os
@@ -7,12 +8,15 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import STARTERS
 from cohort_gnn.base.programs import (
     describe_channel,
     end_processes,
@@ -90,13 +94,18 @@ class Supervisor:
         show_output: bool = False,
         append: bool = False,
         descriptors: tuple[int, ...] = (),
+        early: EarlyProgram | None = None,
     ) -> None:
         """Starts the sampler, or the trainer of a rank's channel; its output goes to ``log``, standard output to the
-        terminal when ``show_output``. It alone gets the ``descriptors``; with ``append`` the log keeps what it has."""
+        terminal when ``show_output``. It alone gets the ``descriptors``; with ``append`` the log keeps what it has. The
+        program that has begun ``early``, if any, is told the last word of ``argv``, and is started if it has ended."""
         name = f"trainer of rank {rank}" if role == "trainer" and len(self.channels) > 1 else role
         env = env | (self.mps.env if self.mps else {})
-        how = {"preexec_fn": begin_child, "pass_fds": self.inherited + descriptors}
-        process = start_logged(argv, log, env, show_output, append, **how)
+        descriptors += self.inherited
+        process = early.tell(argv[-1], log, env, append, descriptors) if early else None
+        if process is None:
+            how = {"preexec_fn": begin_child, "pass_fds": descriptors}
+            process = start_logged(argv, log, env, show_output, append, **how)
         self.children.append(Child(role, name, rank, process, log))
 
     def watch(self) -> int:
@@ -246,6 +255,21 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
     return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
         name: str(value) for name, value in place.items()
     }
+
+
+@contextlib.contextmanager
+def begun_trainer(words: list[str]) -> Iterator[EarlyProgram | None]:
+    """Inside, the trainer of a ``cohort train`` with these arguments loads its packages, and waits to be told its run.
+    None: help is asked for, or there are several machines, whose places are in the environments of trainers."""
+    sizes = (os.environ.get(name, "") for _, name in STARTERS)
+    if words[:1] != ["train"] or {"-h", "--help"} & {*words} or not {*sizes} <= {"", "1"}:
+        yield None
+        return
+    early = EarlyProgram("cohort_gnn.trainer", begin_child)
+    try:
+        yield early
+    finally:
+        early.drop()
 
 
 def begin_child() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.importing import demand_named
 from cohort_gnn.base.log import RunLog, handled
@@ -151,7 +152,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
         bring_back(out)
         demand_new(shown, args.overwrite)
         with set_aside(out, is_said=not args.overwrite):
-            return _run(out, run, shown, inherited, meeting, notes)
+            return _run(out, run, shown, inherited, meeting, notes, args.early)
 
 
 def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
@@ -315,7 +316,15 @@ def _check_rows(spec: RunSpec, types: GraphTypes) -> None:
         raise CohortError("--featureless embed", expected, actual, hint)
 
 
-def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None, notes: RunLog) -> int:
+def _run(
+    out: Path,
+    run: dict,
+    shown: Path,
+    inherited: tuple[int, ...],
+    meeting: Meeting | None,
+    notes: RunLog,
+    early: EarlyProgram | None,
+) -> int:
     """Runs the programs, then shows the tables of the run and where its results are."""
     if "plan_file" in run["sampler"]:
         run["sampler"]["plan_file"] = str(out / files.PLAN)
@@ -323,7 +332,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     with contextlib.ExitStack() as opened:
         if meeting:
             join_machines(run, meeting, opened.enter_context(row_listener()))
-        code = run_programs(out, run, is_first, inherited, meeting=meeting, notes=notes)
+        code = run_programs(out, run, is_first, inherited, meeting=meeting, notes=notes, early=early)
     if code == 0 and is_first and not run["trainer"]["quiet"]:
         if (out / files.SUMMARY).is_file():  # a disk may be full
             print_tables(*short_tables(read_run(out)))
@@ -368,7 +377,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
             remove_parts(out)
             if not (out / files.CHECKPOINT).exists():
                 LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
-            return _run(out, run, args.resume, inherited, meeting, notes)
+            return _run(out, run, args.resume, inherited, meeting, notes, args.early)
 
 
 def _demand_machines(spec: RunSpec, machine: Machine | None) -> None:

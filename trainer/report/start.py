@@ -78,8 +78,8 @@ def start_summary(folder: Path, began: float, loaded_at: float, first_batch_at: 
 
     Args:
         folder: of rank 0's channel.
-        began, loaded_at, first_batch_at: monotonic seconds when the run's programs were started, when this one had its
-            packages, and when the first batch came.
+        began, loaded_at, first_batch_at: monotonic seconds when the first of the run's programs was started, when this
+            one had its packages, and when the first batch came.
     """
     parts = [part for part in start_parts(folder) if part["seconds"] is not None]
     return {"seconds": first_batch_at - began, "packages_seconds": loaded_at - began, "parts": parts}

@@ -27,7 +27,13 @@ from processes import (
 REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 20 if ALL_TESTS else 1))
 MOMENTS = ["loading", "training"]
 # As sitecustomize: where interpreters are forked, nothing else makes a trainer's start last until a process is killed.
-SLOW_TRAINER = "import sys, time\nif 'cohort_gnn.trainer' in sys.orig_argv:\n    time.sleep(60)\n"
+SLOW_TRAINER = """
+import sys, time
+if 'cohort_gnn.trainer' in sys.orig_argv:
+    from cohort_gnn.base.early import Argument
+    get = Argument.get
+    Argument.get = lambda self: (get(self), time.sleep(60))[0]
+"""
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "3"]
 

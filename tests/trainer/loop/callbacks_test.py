@@ -17,10 +17,10 @@ from cohort_gnn.base.importing import imported
 from cohort_gnn.dataset import generate
 from cohort_gnn.nn import NodeEmbedding, RowAdam
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.__main__ import code_of
 from cohort_gnn.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
 from cohort_gnn.trainer.loop.step import adam
 from cohort_gnn.trainer.models.own import callable_of, load_model, model_of
+from cohort_gnn.trainer.program import code_of
 from cohort_gnn.trainer.report.callback import Callback
 
 pytestmark = pytest.mark.usefixtures("shm")

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         words = sys.argv[1:] if argv is None else argv
-        with shown("stderr"), begun_trainer(words if argv is None else []) as early:
+        with shown("stderr"), begun_trainer(argv is None and _has_one_trainer(words)) as early:
             return _run(build_parser(words[0] if words else ""), words, early)
     except ReportedFailure as failure:
         return failure.code
@@ -93,6 +93,13 @@ def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram 
     code = args.func(args)
     sys.stdout.flush()
     return code
+
+
+def _has_one_trainer(words: list[str]) -> bool:
+    """Whether a command seems to be a run of one trainer; before its options are parsed, which takes longer."""
+    others = {"-h", "--help", "--ranks"}
+    several = [gpus for flag, gpus in zip(words, words[1:], strict=False) if flag == "--gpus" and "," in gpus]
+    return words[:1] == ["train"] and not others & {*words} and not several
 
 
 def _leave(number: int, _frame) -> None:

@@ -78,7 +78,8 @@ def train(
     paths = {"resume": run} if resume else {"resume": None, "out": run}
     arguments = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
     call = f"cohort.train({', '.join(arguments)})"
-    with handlers_kept(), shown("stderr"), begun_trainer(["train"]) as early:
+    is_single = not values.get("ranks") and len(values.get("gpus") or ()) < 2
+    with handlers_kept(), shown("stderr"), begun_trainer(is_single) as early:
         about: dict[str, Any] = {"overwrite": overwrite, "as_proposed": as_proposed, "import_to": kept}
         about |= {"command_line": call, "early": early}
         code = command(argparse.Namespace(dataset=folder, **about, **paths, **values))

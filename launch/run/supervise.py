@@ -258,11 +258,10 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
 
 
 @contextlib.contextmanager
-def begun_trainer(words: list[str]) -> Iterator[EarlyProgram | None]:
-    """Inside, the trainer of a ``cohort train`` with these arguments loads its packages, and waits to be told its run.
-    None: help is asked for, or there are several machines, whose places are in the environments of trainers."""
-    sizes = (os.environ.get(name, "") for _, name in STARTERS)
-    if words[:1] != ["train"] or {"-h", "--help"} & {*words} or not {*sizes} <= {"", "1"}:
+def begun_trainer(is_wanted: bool) -> Iterator[EarlyProgram | None]:
+    """Inside, a run's only trainer loads its packages, and waits to be told its run. None: it is not wanted, or is one
+    of several machines' trainers, which find their places in their environments."""
+    if not is_wanted or any(os.environ.get(name, "") not in ("", "1") for _, name in STARTERS):
         yield None
         return
     early = EarlyProgram("cohort_gnn.trainer", begin_child)

@@ -13,10 +13,11 @@ from cohort_gnn.spec.results import TIERS, EpochReport, Floors, RunReport
 from cohort_gnn.trainer.report.callback import Callback
 from cohort_gnn.trainer.report.start import start_parts
 
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = {"cuda": 3, "cpu": 1}
 GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.02, 20  # of a group on a GPU, whose begin and end take time: little of it
-LIMIT_SECONDS = 5.0  # after which no group begins
+LIMIT_SECONDS = 5.0  # after which no group but the first begins
+CPU_SHARE = 0.1  # of the training's seconds: the same on a CPU, whose steps take much of a short run
 FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
 NETWORK = "measuring the network"  # the sampler, as it starts
 LINK_TIERS = ("host", "disk", "remote")  # whose rows reach a GPU from host memory
@@ -66,7 +67,8 @@ class LowerBound(Callback):
             ready = slot
         if ready.num_seeds > 0:
             step = functools.partial(trainer.step_of_a_copy(), ready)
-            self.step_seconds = self.time_step(step) * batch_size / ready.num_inputs
+            trained_seconds = sum(epoch.train_seconds for epoch in report.epochs)
+            self.step_seconds = self.time_step(step, trained_seconds) * batch_size / ready.num_inputs
         network = trainer.ranks.local_rank, _network_seconds(source.folder)
         self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge, network)))
         shares_sms = self._on_gpu and source.sampler_sms == 0
@@ -92,12 +94,13 @@ class LowerBound(Callback):
         self.step_seconds, self.sample_seconds_an_edge = max(steps), min(samples)
         self.network = list(network)
 
-    def time_step(self, step: Callable[[], object]) -> float:
-        """Seconds of a training step, one after the other, while nothing else runs."""
-        end = time.perf_counter() + LIMIT_SECONDS
-        least = self._seconds(step, WARM_UP_STEPS)
-        for _ in range(GROUPS):
-            if time.perf_counter() < end:
+    def time_step(self, step: Callable[[], object], trained_seconds: float = math.inf) -> float:
+        """Seconds of a training step, one after the other, while nothing else runs; of a run that trained so long."""
+        limit = LIMIT_SECONDS if self._on_gpu else min(LIMIT_SECONDS, CPU_SHARE * trained_seconds)
+        end = time.perf_counter() + limit
+        least = self._seconds(step, WARM_UP_STEPS["cuda" if self._on_gpu else "cpu"])
+        for group in range(GROUPS):
+            if group == 0 or time.perf_counter() < end:
                 num_steps = max(1, min(MOST_STEPS, round(GROUP_SECONDS / least))) if self._on_gpu else 1
                 least = min(least, self._seconds(step, num_steps))
         return least

@@ -1,6 +1,7 @@
 """The least time of an epoch: each bound, computed by hand."""
 
 import itertools
+import math
 import time
 from types import SimpleNamespace
 
@@ -120,15 +121,16 @@ def test_the_fastest_steps_count(on_gpu, clock):
 
     assert on_gpu.time_step(step) == pytest.approx(0.004)
     of_groups = [1, 2, 5, 5, 5]  # of 0.02 seconds, if all are as fast as the fastest before
-    assert next(calls) == floor_module.WARM_UP_STEPS + sum(of_groups) and len(of_groups) == floor_module.GROUPS
+    assert next(calls) == floor_module.WARM_UP_STEPS["cuda"] + sum(of_groups) and len(of_groups) == floor_module.GROUPS
 
 
-def test_slow_steps_are_timed_fewer_times(clock):
+@pytest.mark.parametrize(("seconds", "trained", "count"), [(5.0, math.inf, 2), (0.5, 9.0, 2), (0.5, 11.0, 3)])
+def test_slow_steps_are_timed_fewer_times(clock, seconds, trained, count):
     def step() -> None:
-        clock[0] += floor_module.LIMIT_SECONDS
+        clock[0] += seconds
 
-    assert LowerBound(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
-    assert clock[0] == floor_module.LIMIT_SECONDS * floor_module.WARM_UP_STEPS
+    assert LowerBound(torch.device("cpu"), None).time_step(step, trained) == seconds
+    assert clock[0] == count * seconds
 
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 1), ("cuda", floor_module.MOST_STEPS)])
@@ -140,4 +142,4 @@ def test_fast_steps_are_timed_so_often_that_what_is_around_them_does_not_count(c
         clock[0] += 1e-6
 
     LowerBound(torch.device(device), None).time_step(step)
-    assert next(calls) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * steps
+    assert next(calls) == floor_module.WARM_UP_STEPS[device] + floor_module.GROUPS * steps

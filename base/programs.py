@@ -175,7 +175,7 @@ def flush_output() -> None:
 
 def end_program(code: int) -> NoReturn:
     """Ends the process as Python does, but leaves modules and objects to the kernel: Python would take torch apart for
-    0.4 s. Not under a profiler, which writes its file when C's own functions for the end are called."""
+    0.4 s, numpy for 0.05. Not under a profiler, which writes its file when C's own functions for the end are called."""
     if any(os.environ.get(name) for name in OF_TOOLS):
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]

@@ -9,10 +9,12 @@ import signal
 import sys
 import threading
 import warnings
+from typing import NoReturn
 
 from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.programs import end_program
 from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.run.supervise import ReportedFailure, begun_trainer
@@ -39,6 +41,11 @@ COMMANDS = {
         ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard"],
     ),
 }
+
+
+def program() -> NoReturn:
+    """The process of the command: its arguments are sys.argv."""
+    end_program(main())
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,9 +7,8 @@ if not sys.flags.safe_path and sys.path[0] == os.getcwd():
     del sys.path[0]  # a random.py of the current folder is not the module random
 
 try:
-    from cohort_gnn.launch.main import main
+    from cohort_gnn.launch.main import program
 
-    code = main()
+    program()
 except KeyboardInterrupt:  # while the modules are loaded
-    code = 130
-sys.exit(code)
+    sys.exit(130)

@@ -1,11 +1,14 @@
 """The machine of a process: its shared memory, its device, and the launcher that has started the processes."""
 
+import functools
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import answer_of, begin_asking
 
 STARTERS = (  # variables that say which process this is, and how many there are: the first that is set counts
     ("RANK", "WORLD_SIZE"),
@@ -13,6 +16,9 @@ STARTERS = (  # variables that say which process this is, and how many there are
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 )
+
+
+_asked: dict[str | None, subprocess.Popen[str]] = {}  # by CUDA_VISIBLE_DEVICES: programs whose answers nobody has read
 
 
 def variables_shown(environment: Mapping[str, str], names: Iterable[str]) -> str:
@@ -58,3 +64,23 @@ def cpu_model() -> str:
         return platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+def devices() -> dict:
+    """What ``cohort-sampler --devices`` says of the visible GPUs; asked once.
+
+    {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes", "reads_registered": whether it reads host memory
+    that is registered with CUDA at the host's addresses}], "cliques": ordinals of GPUs that read each other's memory,
+    [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
+    """
+    return _devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@functools.cache
+def _devices(visible: str | None) -> dict:
+    return answer_of(_asked.pop(visible) if visible in _asked else begin_asking("cohort-sampler", "--devices"))
+
+
+def ask_for_devices() -> None:
+    """Begins to ask what `devices` answers: CUDA takes a while to begin."""
+    _asked[os.environ.get("CUDA_VISIBLE_DEVICES")] = begin_asking("cohort-sampler", "--devices")

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from cohort_gnn.base.errors import CohortError
 
@@ -121,11 +121,29 @@ def ask(name: str, *arguments: str) -> dict:
     Raises:
         CohortError: the program fails; the error has its message.
     """
-    result = subprocess.run([program(name), *arguments], capture_output=True, text=True, preexec_fn=end_with_parent)
-    if result.returncode != 0:
-        said = result.stderr.strip().removeprefix(f"{name}: ")
-        raise CohortError.from_text(said or f"{name} {arguments[0]} ended with {result.returncode}")
-    return json.loads(result.stdout)
+    return answer_of(begin_asking(name, *arguments))
+
+
+def begin_asking(name: str, *arguments: str) -> subprocess.Popen[str]:
+    """The same in two steps; `answer_of` waits for what the program prints."""
+    command, pipe = [program(name), *arguments], subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=end_with_parent)
+
+
+def answer_of(asked: subprocess.Popen[str]) -> dict:
+    """See `ask`."""
+    with asked:
+        try:
+            answer, errors = asked.communicate()
+        except BaseException:
+            asked.kill()
+            raise
+    if asked.returncode != 0:
+        path, what, *_ = cast(list[str], asked.args)
+        name = Path(path).name
+        said = errors.strip().removeprefix(f"{name}: ")
+        raise CohortError.from_text(said or f"{name} {what} ended with {asked.returncode}")
+    return json.loads(answer)
 
 
 def ask_sampler(*arguments: str) -> dict:

@@ -18,10 +18,10 @@ from shapes import MODES, Shape, add_shape_options, data_set
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.machine import devices
 from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.bench.parts import appending
-from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.options.parser import CommandParser, kind
 from cohort_gnn.launch.report.results import ROWS, Run, ranks_of, read_run
 from cohort_gnn.launch.tune.trial import Trial

@@ -12,7 +12,8 @@ from shapes import add_data_or_shape, resolve_data
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import write_whole
-from cohort_gnn.launch.options.devices import devices, resolve_device
+from cohort_gnn.base.machine import devices
+from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import CommandParser, add_options, as_text, kind, spec_of
 from cohort_gnn.launch.report.results import Run, read_run
 from cohort_gnn.launch.tune.search import TimeBound

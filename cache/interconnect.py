@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import remembered, user_cache
+from cohort_gnn.base.machine import devices
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.cache.gpu_rates import GPU_RATES, links_of
 
@@ -43,7 +44,7 @@ def machine_bandwidth(machine: dict | None = None, gpus: list[int] | None = None
         machine: what ``cohort-sampler --devices`` says, if it has been asked.
         gpus: ordinals of those that are used, as others may be busy; None: all that are visible.
     """
-    machine = machine or ask_sampler("--devices")
+    machine = machine or devices()
     used = {gpu["ordinal"]: gpu["uuid"] for gpu in machine["gpus"] if gpus is None or gpu["ordinal"] in gpus}
     if not used:
         return MEASURED_BANDWIDTH

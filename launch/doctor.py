@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cohort_gnn.base.errors import CohortError, why
-from cohort_gnn.base.machine import shared_memory_root
+from cohort_gnn.base.machine import devices, shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.base.version import __version__
@@ -35,7 +35,6 @@ from cohort_gnn.cache.gpu_rates import GPU_RATES, GpuRates, Rate, save_rates, ty
 from cohort_gnn.cache.interconnect import machine_bandwidth
 from cohort_gnn.channel.run_folder import demand_own
 from cohort_gnn.dataset.inert_torch import LEAST_TORCH, is_safe
-from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.between import rates_between
 from cohort_gnn.launch.run.machines import Machine, this_machine

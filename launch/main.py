@@ -14,6 +14,7 @@ from typing import NoReturn
 from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.machine import ask_for_devices
 from cohort_gnn.base.programs import end_program
 from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.options.parser import CommandParser
@@ -60,7 +61,10 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         words = sys.argv[1:] if argv is None else argv
-        with shown("stderr"), begun_trainer(argv is None and _has_one_trainer(words)) as early:
+        begins = argv is None and _has_one_trainer(words)
+        with shown("stderr"), begun_trainer(begins) as early:
+            if early and "cpu" not in words:
+                ask_for_devices()
             return _run(build_parser(words[0] if words else ""), words, early)
     except ReportedFailure as failure:
         return failure.code

@@ -1,26 +1,9 @@
 """What this build and machine can run on."""
 
-import functools
 import os
 
-from cohort_gnn.base.machine import choose_device
-from cohort_gnn.base.programs import ask_sampler
+from cohort_gnn.base.machine import choose_device, devices
 from cohort_gnn.spec.run import SamplerSpec
-
-
-def devices() -> dict:
-    """What ``cohort-sampler --devices`` says of the visible GPUs; asked once.
-
-    {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes", "reads_registered": whether it reads host memory
-    that is registered with CUDA at the host's addresses}], "cliques": ordinals of GPUs that read each other's memory,
-    [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
-    """
-    return _devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-@functools.cache
-def _devices(_visible: str | None) -> dict:
-    return ask_sampler("--devices")
 
 
 def visible_by_uuid() -> dict[str, str]:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import devices
 from cohort_gnn.cache.planner import MAX_CLIQUE_GPUS, cliques_named
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.partitioning.partition import load_parts, parts_file
-from cohort_gnn.launch.options.devices import devices
 
 
 def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | None = None) -> list[list[int]]:

@@ -6,10 +6,9 @@ import socket
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-from cohort_gnn.base.machine import cpu_model
+from cohort_gnn.base.machine import cpu_model, devices
 from cohort_gnn.base.version import __version__
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.spec.results import GraphSizes, Started
 
 PACKAGES = ("torch", "torch_geometric", "numpy")

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import devices
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import budget, planner
 from cohort_gnn.cache.interconnect import machine_bandwidth
 from cohort_gnn.cache.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, row_tables
 from cohort_gnn.dataset.links import link_edges
-from cohort_gnn.launch.options.devices import devices, gpu_memory
+from cohort_gnn.launch.options.devices import gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
 from cohort_gnn.launch.plan import network, table
 from cohort_gnn.launch.plan.far import (

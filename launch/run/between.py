@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import devices
 from cohort_gnn.base.programs import end_processes, python
-from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.run.machines import Machine, Meeting, address_towards, interface_of, meeting_of
 from cohort_gnn.launch.run.supervise import OTHERS_SECONDS, POLL_SECONDS, STOP_SECONDS, begin_child
 

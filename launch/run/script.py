@@ -12,8 +12,9 @@ from pathlib import Path
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import devices
 from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent
-from cohort_gnn.launch.options.devices import devices, resolve_device
+from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.job import count_ranks
 from cohort_gnn.launch.run.programs import start_mps

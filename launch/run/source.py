@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.progress_lines import ProgressLines
-from cohort_gnn.dataset.importing.kept import is_database, keep_imported
 from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.launch.options.parser import group
 from cohort_gnn.launch.run.machines import Machine
@@ -38,12 +37,14 @@ def dataset_of(args: argparse.Namespace, machine: Machine | None, is_quiet: bool
         CohortError: for tables that cannot be imported, and for options about them beside a data set.
     """
     source: Path = args.dataset
-    if is_dataset(source) or not is_database(source):
+    if is_dataset(source) or not _is_database(source):
         for flag, is_given in {"--import-to": args.import_to is not None, "--as-proposed": args.as_proposed}.items():
             if is_given:
                 expected = "a folder of RelBench, or of tables with a graph.yaml that names tasks"
                 raise CohortError(flag, expected, str(source), "leave it out, or name such a folder")
         return source
+    from cohort_gnn.dataset.importing.kept import keep_imported
+
     out = args.import_to or Path("data") / source.resolve().name
     if machine is not None:
         hint = f"once, before the run: cohort dataset import {source} {out}"
@@ -51,3 +52,9 @@ def dataset_of(args: argparse.Namespace, machine: Machine | None, is_quiet: bool
     progress = (lambda what, fraction: None) if is_quiet else ProgressLines(LOG.info).at
     keep_imported(source, out, as_proposed=args.as_proposed, note=LOG.info, progress=progress)
     return out
+
+
+def _is_database(source: Path) -> bool:
+    from cohort_gnn.dataset.importing.kept import is_database  # with all importers, which take 0.06 s to load
+
+    return is_database(source)

@@ -57,6 +57,7 @@ def machine(monkeypatch, tmp_path, caplog):
     """The machine, and an empty cache folder of the user."""
     machine = Machine(caplog)
     monkeypatch.setattr(interconnect, "ask_sampler", machine.ask)
+    monkeypatch.setattr(interconnect, "devices", lambda: machine.ask("--devices"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return machine
 

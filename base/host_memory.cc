@@ -1,5 +1,7 @@
 #include "base/host_memory.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -93,6 +95,14 @@ int64_t available_host_bytes() {
   const std::optional<int64_t> kilobytes = named(read_proc("/proc/meminfo"), "MemAvailable:");
   const int64_t of_machine = kilobytes ? 1024 * *kilobytes : kNoLimit;  // without one there is nothing to compare with
   return std::min(of_machine, control_group_bytes(read_proc("/proc/self/cgroup")));
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kLargest = 1 << 30;  // arrays of a batch are smaller
+  if (!std::getenv("MALLOC_TRIM_THRESHOLD_")) mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  if (!std::getenv("MALLOC_MMAP_THRESHOLD_")) mallopt(M_MMAP_THRESHOLD, kLargest);
+#endif
 }
 
 }  // namespace cohort::base

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "base/host_memory.h"
 #include "cache/slab_rows.h"
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
@@ -123,7 +124,10 @@ void Ranks::serve() {
     graph_.rows_in = rows_lie_in(graph_, options_);
     if (reads_encoded(graph_))
       verified = verify_rows(data_, options_.edge_features);  // reads the pages that are copied meanwhile
-    if (options_.device == "cpu") plan_only();
+    if (options_.device == "cpu") {
+      base::keep_freed_memory();
+      plan_only();
+    }
     if (others_) others_->expect_tables(tables_digest(graph_));
     backends = make_backends(options_, graph_, others_.get(),
                              log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs

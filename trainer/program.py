@@ -63,7 +63,9 @@ def main(run_json: Path, loaded_at: float) -> int:
     own_rank = int(os.environ["LOCAL_RANK"]) if num_ranks > 1 and not digests else 0
     machines = run.get("machines", {"first_rank": 0, "num_ranks": num_ranks})
     first, num_all = machines["first_rank"], machines["num_ranks"]
-    if run["sampler"]["device"] == "cuda" and not digests:
+    if run["sampler"]["device"] == "cpu":
+        _native.keep_freed_memory()
+    elif not digests:
         # PyTorch's context on the GPU and cuBLAS are made ready while the sampler still has its own to do.
         one = torch.ones(1, 1, device=f"cuda:{run['sampler']['gpus'][own_rank]}")
         torch.cuda.synchronize((one @ one).device)

@@ -7,6 +7,11 @@ def with_cuda() -> bool:
 def end_with_parent(parent: int, signal: int) -> None:
     """Has the kernel send this process a signal when its parent dies."""
 
+def keep_freed_memory() -> None:
+    """
+    Has malloc() keep what is freed, for steps that allocate as much again; see base/host_memory.h.
+    """
+
 def padded(count: int) -> int:
     """How many there is room for where there are so many."""
 

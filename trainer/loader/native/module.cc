@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host_memory.h"
 #include "base/nanobind_errors.h"
 #include "base/process.h"
 #include "base/with_cuda.h"
@@ -267,6 +268,8 @@ NB_MODULE(_native, m) {
   m.def(
       "end_with_parent", [](int pid, int signal) { base::end_with_parent(pid, signal); }, nb::arg("parent"),
       nb::arg("signal"), "Has the kernel send this process a signal when its parent dies.");
+  m.def("keep_freed_memory", &base::keep_freed_memory,
+        "Has malloc() keep what is freed, for steps that allocate as much again; see base/host_memory.h.");
   m.def("padded", &channel::padded, nb::arg("count"), "How many there is room for where there are so many.");
   bind_slot(m);
   bind_receiver(m);

@@ -32,9 +32,9 @@ class Adam(torch.optim.Adam):
 
 
 def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> Adam:
-    """The optimizer of all runs: on a GPU in one kernel, which a CUDA graph can hold."""
+    """The optimizer of all runs: in one kernel, which on a GPU a CUDA graph can hold."""
     on_gpu = device.type == "cuda"
-    return Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=on_gpu, capturable=on_gpu)
+    return Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True, capturable=on_gpu)
 
 
 class Scores:

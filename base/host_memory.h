@@ -19,8 +19,8 @@ int64_t available_host_bytes();
 int64_t control_group_bytes(std::string_view groups, const std::filesystem::path& mounted = "/sys/fs/cgroup");
 
 // Has malloc() keep what is freed, for the next batch, whose arrays are as large. It would give it back to the kernel,
-// which would then have to make each page zero once more: a fifth of a step's time on a CPU. Does nothing where malloc()
-// is not glibc's. What the user has set (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) wins.
+// which would then have to make each page zero once more: a fifth of a step's time on a CPU. Does nothing where
+// malloc() is not glibc's. What the user has set (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) wins.
 void keep_freed_memory();
 
 }  // namespace cohort::base

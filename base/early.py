@@ -80,22 +80,24 @@ class Argument:
 
     Args:
         word: itself, or ``LATER``.
+        prepare: is called with it, in another thread, as soon as it and the environment are there.
     """
 
-    def __init__(self, word: str):
-        self._word = word
-        self._environment: dict[str, str] = {}
+    def __init__(self, word: str, prepare: Callable[[str], None] = lambda argument: None):
+        self._word, self._prepare, self._known = word, prepare, threading.Event()
         # Python waits for its end: what a program says that has failed meanwhile is in the log, too.
-        self._listener = threading.Thread(target=self._listen) if word == LATER else None
-        if self._listener:
-            self._listener.start()
+        threading.Thread(target=self._run).start()
 
     def get(self) -> str:
-        """Waits for it; then the environment is what the launcher says."""
-        if self._listener:
-            self._listener.join()
-            os.environ.update(self._environment)
+        """Waits for it, and for the environment that the launcher says."""
+        self._known.wait()
         return self._word
+
+    def _run(self) -> None:
+        if self._word == LATER:
+            self._listen()
+        self._known.set()
+        self._prepare(self._word)
 
     def _listen(self) -> None:
         """Standard error becomes the log as soon as there is one."""
@@ -104,10 +106,11 @@ class Argument:
         if not message:
             os._exit(0)
         members = json.loads(message)
-        self._word, self._environment = members["argument"], members["environment"]
+        os.environ.update(members["environment"])
         log, null, printed = descriptors[0], os.open(os.devnull, os.O_RDONLY), os.dup(2)
         os.dup2(log, 2)
         os.dup2(null, 0)
         os.write(log, os.pread(printed, os.fstat(printed).st_size, 0))
         for ours in (log, null, printed):
             os.close(ours)
+        self._word = members["argument"]

@@ -7,9 +7,10 @@ import gc
 import sys
 
 from cohort_gnn.base.early import Argument
+from cohort_gnn.trainer.gpu_context import begin_context
 
 if __name__ == "__main__":
-    argument, collects = Argument(sys.argv[1]), gc.isenabled()
+    argument, collects = Argument(sys.argv[1], begin_context), gc.isenabled()
     gc.disable()  # what packages make stays: looking for garbage takes a tenth of the time in which they are loaded
     from cohort_gnn.trainer.program import run_program
 

@@ -22,10 +22,32 @@ struct Words {
   }
 };
 
+// exp(x) - 1 of x <= 0 within two units in the last place, by vectors: x = n log(2) + r, and the Taylor series of r.
+float expm1_below_zero(float x) {
+  constexpr float kLeast = -87.0f, kLog2Head = 0.693359375f, kLog2Tail = -2.12194440e-4f;  // -1 below the first
+  constexpr float kRounds = 0x1.8p23f;  // a float of this size has no digits behind the point
+  const float from = x < kLeast ? kLeast : x;
+  const float n = (from * 1.44269504f + kRounds) - kRounds;
+  const float r = (from - n * kLog2Head) - n * kLog2Tail;
+  float series = 1.0f / 5040;
+  for (const float factor : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f}) series = series * r + factor;
+  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return power * (r + r * r * series) + (power - 1);
+}
+
+template <Activation activation, typename A>
+A activated(A x) {
+  if constexpr (activation == Activation::kElu && std::is_same_v<A, float>) {
+    const float low = expm1_below_zero(x > 0 ? 0 : x);
+    return x > 0 || x != x ? x : low;
+  }
+  return activate<A>(activation, x);
+}
+
 template <Activation activation, typename T>
 void drop_some(const Words& words, uint32_t below, Sum<T> scale, const T* x, int64_t count, T* out) {
   for (int64_t i = 0; i < count; ++i) {
-    const Sum<T> value = activate<Sum<T>>(activation, widen(x[i])) * scale;
+    const Sum<T> value = activated<activation, Sum<T>>(widen(x[i])) * scale;
     out[i] = narrow<T>(words.word[i] < below ? Sum<T>{0} : value);
   }
 }

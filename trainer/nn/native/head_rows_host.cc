@@ -7,6 +7,7 @@ namespace cohort::trainer {
 namespace {
 
 constexpr int kRowsAtOnce = 64;
+constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
 
 // to[c] += factor * from[c]
 template <typename A, typename T>
@@ -14,10 +15,18 @@ void add_row(A factor, const T* from, int64_t dim, A* to) {
   for (int64_t c = 0; c < dim; ++c) to[c] += factor * widen(from[c]);
 }
 
+// Asks for a row of `dim` elements that is needed soon.
+template <typename T>
+void fetch_row(const T* row, int64_t dim) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t c = 0; c < dim; c += kLine) __builtin_prefetch(row + c);
+}
+
 // Adds up each row in pieces, as the CUDA body does: add(weights, at, index, to) adds what an edge brings, and at last
-// the row itself, which is row first_row + row where it is compared; write(row, sums) gets `width` sums.
-template <typename A, typename Call, typename Add, typename Write>
-void sum_rows(const Call& call, int64_t width, int64_t first_row, Add add, Write write) {
+// the row itself, which is row first_row + row where it is compared; write(row, sums) gets `width` sums; fetch(index)
+// asks for what add() will read.
+template <typename A, typename Call, typename Fetch, typename Add, typename Write>
+void sum_rows(const Call& call, int64_t width, int64_t first_row, Fetch fetch, Add add, Write write) {
   const BlockRef& block = call.block;
 #pragma omp parallel if (block.num_rows > kRowsAtOnce)
   {
@@ -29,6 +38,7 @@ void sum_rows(const Call& call, int64_t width, int64_t first_row, Add add, Write
         std::fill(to.begin(), to.end(), A{0});
         for (int64_t e = edges.begin; e < edges.end; ++e) {
           const int64_t index = block.index[e];
+          if (e + kEdgesAhead < block.num_edges) fetch(block.index[e + kEdgesAhead]);
           if (!(block.skip_self && index == first_row + row)) add(call.weights, block.number(e), index, to.data());
         }
       };
@@ -53,7 +63,8 @@ void spread(const SpreadCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to + h * call.dim);
     }
   };
-  sum_rows<A>(call, call.heads * call.dim, call.first_row, add, [&](int64_t row, const A* sums) {
+  const auto fetch = [&](int64_t index) { fetch_row(static_cast<const T*>(call.x) + index * call.x_stride, call.dim); };
+  sum_rows<A>(call, call.heads * call.dim, call.first_row, fetch, add, [&](int64_t row, const A* sums) {
     with_type(call.out_dtype, [&]<typename Out>(std::type_identity<Out>) {
       for (int64_t h = 0; h < call.heads; ++h) {
         const A* from = sums + h * call.dim;
@@ -73,7 +84,12 @@ void fold(const FoldCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to);
     }
   };
-  sum_rows<A>(call, call.dim, 0, add, [&](int64_t row, const A* sums) {
+  const auto fetch = [&](int64_t index) {
+    for (int64_t h = 0; h < call.heads; ++h) {
+      fetch_row(static_cast<const T*>(call.x) + (h * call.x_rows + index) * call.dim, call.dim);
+    }
+  };
+  sum_rows<A>(call, call.dim, 0, fetch, add, [&](int64_t row, const A* sums) {
     T* to = static_cast<T*>(call.out) + row * call.dim;
     for (int64_t c = 0; c < call.dim; ++c) to[c] = narrow<T>(sums[c]);
   });
@@ -82,6 +98,21 @@ void fold(const FoldCall& call) {
 template <typename T>
 const T* row_of(const HeadRows& rows, int64_t row, int64_t head) {
   return static_cast<const T*>(rows.data) + row * rows.row_stride + head * rows.head_stride;
+}
+
+// The product of two rows. Many sums at a time: an addition takes several cycles.
+template <typename A, typename G, typename T>
+A dot(const G* grad, const T* x, int64_t dim) {
+  constexpr int kSums = 16;
+  A sums[kSums] = {};
+  int64_t c = 0;
+  for (; c + kSums <= dim; c += kSums) {
+    for (int k = 0; k < kSums; ++k) sums[k] += widen(grad[c + k]) * widen(x[c + k]);
+  }
+  A sum = 0;
+  for (; c < dim; ++c) sum += widen(grad[c]) * widen(x[c]);
+  for (const A part : sums) sum += part;
+  return sum;
 }
 
 // The sum of att * leaky_relu(target + x + edge), or without the last where it is null.
@@ -120,9 +151,14 @@ void dot_heads(const DotCall& call, int64_t row, int64_t index, const void* edge
       to[h] = bent_dot(call.dim, att + h * call.dim, slope, grad, x, of_edge);
       continue;
     }
-    to[h] = 0;
-    for (int64_t c = 0; c < call.dim; ++c) to[h] += widen(grad[c]) * widen(x[c]);
+    to[h] = dot<A>(grad, x, call.dim);
   }
+}
+
+template <typename T>
+void fetch_rows(const DotCall& call, int64_t index) {
+  const int64_t apart = call.x.head_stride == 0 ? 1 : call.heads;
+  for (int64_t h = 0; h < apart; ++h) fetch_row(row_of<T>(call.x, index, h), call.dim);
 }
 
 template <typename T>
@@ -131,7 +167,7 @@ const void* edge_row(const DotCall& call, const void* rows, int64_t number) {
 }
 
 template <typename T, typename G>
-void dot(const DotCall& call) {
+void dot_all(const DotCall& call) {
   auto *dots = static_cast<Sum<T>*>(call.dots), *own_dots = static_cast<Sum<T>*>(call.own_dots);
 #pragma omp parallel for schedule(dynamic, kRowsAtOnce) if (call.block.num_rows > kRowsAtOnce)
   for (int64_t row = 0; row < call.block.num_rows; ++row) {
@@ -139,6 +175,7 @@ void dot(const DotCall& call) {
     const int64_t own = call.first_row + row;
     for (int64_t e = range.begin; e < range.end; ++e) {
       Sum<T>* to = dots + e * call.heads;
+      if (e + kEdgesAhead < call.block.num_edges) fetch_rows<T>(call, call.block.index[e + kEdgesAhead]);
       if (call.block.skip_self && call.block.index[e] == own) {
         std::fill(to, to + call.heads, Sum<T>{0});
       } else {
@@ -162,7 +199,8 @@ void run_on_host(const FoldCall& call) {
 }
 
 void run_on_host(const DotCall& call) {
-  with_dot_types(call, [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) { dot<T, G>(call); });
+  with_dot_types(call,
+                 [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) { dot_all<T, G>(call); });
 }
 
 }  // namespace cohort::trainer

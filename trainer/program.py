@@ -20,6 +20,7 @@ from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import TrainerSpec, from_json
+from cohort_gnn.trainer.late_meta import load_meta
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.machine import ProcessRank
 from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
@@ -59,7 +60,10 @@ def main(run_json: Path, loaded_at: float) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's business
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.on_signal)
-    digests = run["trainer"]["task"] == "digest"
+    options = run["trainer"]
+    if not is_ours(options):
+        load_meta()
+    digests = options["task"] == "digest"
     own_rank = int(os.environ["LOCAL_RANK"]) if num_ranks > 1 and not digests else 0
     machines = run.get("machines", {"first_rank": 0, "num_ranks": num_ranks})
     first, num_all = machines["first_rank"], machines["num_ranks"]
@@ -152,6 +156,12 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         else:
             write_task_scores(out / files.TEST_SCORES, data, task, "test", scores, trainer.targets)
     ranks.leave()
+
+
+def is_ours(options: dict) -> bool:
+    """Whether a run computes with Cohort's own layers, models, losses and callbacks alone."""
+    named = " ".join(str(options.get(name)) for name in ("model", "loss", "callbacks"))
+    return options.get("layers") == "cohort" and ":" not in named
 
 
 def code_of(end: SystemExit) -> int:

@@ -84,11 +84,11 @@ def test_the_last_line_says_what_the_cache_saves(cora, capsys):
 
 
 def test_host_bytes_of_layer_sampling_are_those_of_another_epoch(tmp_path):
-    """With a cache and without, for rows and for lists, which layer sampling reads whole."""
+    """With a cache and without, for rows and for lists, which layer sampling reads whole; seeds are ordered, too."""
     path, fanout, size = tmp_path / "data", [10, 5], 128
-    datasets.generate(path, kind="powerlaw", nodes=20_000, edges=600_000, dim=32, split=(0.2, 0.05, 0.05))
+    datasets.generate(path, kind="sbm", nodes=20_000, edges=600_000, dim=32, classes=40, split=(0.2, 0.1, 0.1))
     data, options = datasets.open(path), {"fanout": fanout, "batch_size": size}
-    options |= {"sampling": "labor", "layer_dependency": True}
+    options |= {"sampling": "labor", "layer_dependency": True, "seed_order": f"{path}/labels.npy", "seed_mix": 0.2}
     seeds, degrees = torch.as_tensor(np.array(data.train_ids)), np.diff(data.indptr)
     how = {"num_neighbors" if name == "fanout" else name: value for name, value in options.items()}
     loader = cohort.NeighborLoader(path, input_nodes=seeds, shuffle=True, device="cpu", **how)

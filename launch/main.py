@@ -17,7 +17,6 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
 from cohort_gnn.base.programs import end_program
 from cohort_gnn.base.version import __version__
-from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.run.supervise import ReportedFailure, begun_trainer
 
 # What help says of each command, and its modules: the first one adds its arguments, the others add to it.
@@ -120,6 +119,8 @@ def _leave(number: int, _frame) -> None:
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of all commands. With the first argument of a command line, the other commands have their names alone:
     their modules take long to import."""
+    from cohort_gnn.launch.options.parser import CommandParser  # when a run's trainer has begun
+
     parser = CommandParser(prog="cohort", description="Cohort: GNN training on graphs larger than GPU memory.")
     parser.add_argument("--version", action="version", version=f"cohort {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

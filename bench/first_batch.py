@@ -2,10 +2,11 @@
 
     python bench/first_batch.py DIR --device cuda [--cohort build/bin/cohort ...] [--rounds 7]
 
-A round runs `cohort train` for an epoch with each of the commands `cohort` that are given, and `import torch`; rounds
-before the first that counts write Python's bytecode. The table has medians, and the range of the last column's: seconds
-from the start of the command to when run.json was written (then the sampler starts), to when the trainer had its
-packages, asked for the first batch and had it, to the epoch's end, and to the end of the command.
+A round runs `cohort train` for an epoch with each of the commands `cohort` that are given, and `import torch`; the
+first round, which does not count, writes Python's bytecode. The table has medians, and the range of the last column:
+seconds from the beginning of the command to when run.json was written (then the sampler starts), to when the parts of
+the sampler's start had ended, to when the trainer had its packages, asked for the first batch and had it, to the end of
+the epoch with its validation, to the results in summary.json, and to the end of the command.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from statistics import median
 
 from cohort_gnn.base.tables import TextTable, print_tables
 
-COLUMNS = ("run.json", "packages", "asks", "first batch", "epoch", "all")
+COLUMNS = ("run.json", "sampler", "packages", "asks", "first batch", "epoch", "results", "all")
 
 
 def seconds_of(cohort: str, data: Path, device: str, out: Path) -> dict[str, float]:
@@ -43,8 +44,9 @@ def seconds_of(cohort: str, data: Path, device: str, out: Path) -> dict[str, flo
         "first batch": first - began,
         "all": all_seconds,
     }
-    files = {"run.json": "run.json", "epoch": "metrics.jsonl"}
-    return moments | {column: (out / name).stat().st_mtime - began_at for column, name in files.items()}
+    files = {"run.json": "run.json", "epoch": "metrics.jsonl", "results": "summary.json"}
+    moments |= {column: (out / name).stat().st_mtime - began_at for column, name in files.items()}
+    return moments | {"sampler": moments["run.json"] + sum(part["seconds"] for part in start["parts"])}
 
 
 def import_seconds() -> float:
@@ -72,7 +74,14 @@ def main() -> None:
                 imports.append(import_alone)
                 for cohort, moments in seconds.items():
                     found[cohort].append(moments)
-    rows = [["import torch", *[""] * 5, f"{median(imports):.2f}", f"{min(imports):.2f} to {max(imports):.2f}"]]
+    rows = [
+        [
+            "import torch",
+            *[""] * (len(COLUMNS) - 1),
+            f"{median(imports):.2f}",
+            f"{min(imports):.2f} to {max(imports):.2f}",
+        ]
+    ]
     for cohort, runs in found.items():
         medians = [f"{median(run[column] for run in runs):.2f}" for column in COLUMNS]
         whole = [run["all"] for run in runs]

@@ -59,7 +59,7 @@ class Mps:
                 self.problem = "the MPS daemon did not start: " + log.read_text()[-500:]
                 self.stop()
                 return
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     def _ask(self, command: str, limit_seconds: float = ASK_SECONDS) -> str | None:
         """The daemon's answer, or None when no daemon answers."""

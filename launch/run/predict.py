@@ -9,8 +9,10 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
+from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import demand_output, demand_regular, remove_temporaries
 from cohort_gnn.base.programs import POLITE, end_processes, python
@@ -191,7 +193,7 @@ def predict(args: argparse.Namespace) -> int:
         file.flush()
         command = python("-m", "cohort_gnn.trainer.predict.program", file.name)
         with handlers_kept():
-            process = None
+            process, began = None, time.time()
             stop_on_signals()
             try:
                 remove_temporaries(out)
@@ -206,4 +208,6 @@ def predict(args: argparse.Namespace) -> int:
                 if process:
                     end_processes([process], STOP_SECONDS)
                 code = -stop.number
+            if process:
+                remove_cuda_files([process.pid], began)
     return code if code >= 0 else 128 - code

@@ -10,6 +10,13 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 
+_imported: list[str] = []  # what imported() has been asked for
+
+
+def has_imported() -> bool:
+    """Whether this process has run code of the user's."""
+    return bool(_imported)
+
 
 def _refused(place: str, name: str, actual: str) -> CohortError:
     hint = "modules are looked for in this Python's packages, then in the current folder"
@@ -24,6 +31,7 @@ def imported(place: str, name: str) -> Any:
         CohortError: there is none.
     """
     module, _, attribute = name.partition(":")
+    _imported.append(name)
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.importing import has_imported
 
 # Environment for a process that may share the cores with another: OpenMP threads that spin while they wait make both of
 # them several times slower. What the user has set wins.
@@ -183,6 +184,16 @@ def log_tail(log: Path, lines: int = 15) -> str:
     return "\n".join("    " + line for line in text) or "    (the log is empty)"
 
 
+def open_closed_streams() -> None:
+    """Has standard streams that are closed (``cohort train ... >&-``) lead to /dev/null: Python has None for them, and
+    another file would get the number."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)  # has the least number that is free, which is the stream's
+            os.set_inheritable(null, True)
+            setattr(sys, name, open(null, mode))
+
+
 def flush_output() -> None:
     """Flushes standard output at a program's end; if it cannot be written, the rest is lost."""
     try:
@@ -193,8 +204,9 @@ def flush_output() -> None:
 
 def end_program(code: int) -> NoReturn:
     """Ends the process as Python does, but leaves modules and objects to the kernel: Python would take torch apart for
-    0.4 s, numpy for 0.05. Not under a profiler, which writes its file when C's own functions for the end are called."""
-    if any(os.environ.get(name) for name in OF_TOOLS):
+    0.4 s, numpy for 0.05. Not under a profiler, which writes its file when C's own functions for the end are called,
+    and not where code of the user's has run: it may have files to write yet, which Python closes."""
+    if has_imported() or any(os.environ.get(name) for name in OF_TOOLS):
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -15,7 +15,7 @@ from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
-from cohort_gnn.base.programs import end_program
+from cohort_gnn.base.programs import end_program, open_closed_streams
 from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.run.supervise import ReportedFailure, begun_trainer
 
@@ -45,6 +45,7 @@ COMMANDS = {
 
 def program() -> NoReturn:
     """The process of the command: its arguments are sys.argv."""
+    open_closed_streams()
     end_program(main())
 
 

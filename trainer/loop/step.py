@@ -32,9 +32,10 @@ class Adam(torch.optim.Adam):
 
 
 def adam(model: torch.nn.Module, device: torch.device, lr: float, weight_decay: float = 0.0) -> Adam:
-    """The optimizer of all runs: in one kernel, which on a GPU a CUDA graph can hold."""
-    on_gpu = device.type == "cuda"
-    return Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True, capturable=on_gpu)
+    """The optimizer of all runs: in one kernel, which on a GPU a CUDA graph can hold. It takes no complex numbers."""
+    parameters = [*model.parameters()]
+    fused = not any(parameter.is_complex() for parameter in parameters)
+    return Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused, capturable=device.type == "cuda")
 
 
 class Scores:

@@ -242,7 +242,10 @@ class Trainer:
         The run's own steps forget their CUDA graphs: a GPU need not have room for the memory of both.
         """
         self.step.forget_graphs()
-        model = copy.deepcopy(self.model).train()
+        with torch.no_grad():  # parameters of torch.jit would be results of a computation, which no optimizer takes
+            model = copy.deepcopy(self.model).train()
+        for own, copied in zip(self.model.parameters(), model.parameters(), strict=True):
+            copied.requires_grad_(own.requires_grad)
         return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 
     def say(self, text: str) -> None:

@@ -38,10 +38,12 @@ import cohort_gnn as cohort
 class Net(torch.nn.Module):
     def __init__(self, in_channels, hidden_channels, num_layers, out_channels, dropout):
         super().__init__()
-        self.lin = torch.nn.Linear(in_channels, out_channels)
+        self.lin = torch.jit.script(torch.nn.Linear(in_channels, out_channels))
+        self.turn = torch.nn.Parameter(torch.ones(out_channels, dtype=torch.complex64))
 
     def forward(self, x, edge_index):
-        return self.lin(x).index_add(0, edge_index[1], self.lin(x)[edge_index[0]])
+        rows = (self.lin(x) * self.turn).real
+        return rows.index_add(0, edge_index[1], rows[edge_index[0]])
 
 
 class Log(cohort.Callback):
@@ -67,6 +69,8 @@ class Log(cohort.Callback):
     def run_ended(self, trainer, report):
         (trainer.out / "log.txt").write_text("\\n".join([*self.lines, f"{len(report.epochs)}"]))
         atexit.register(print, "the last word")
+        self.unclosed = open(trainer.out / "unclosed.txt", "w")
+        self.unclosed.write("in a buffer")
 
 
 class Full(cohort.Callback):
@@ -116,6 +120,7 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert (run / "log.txt").read_text().splitlines() == [
         "begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True", "2",
     ]  # fmt: skip
+    assert (run / "unclosed.txt").read_text() == "in a buffer"
     assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout and "the last word\n" in done.stdout
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1

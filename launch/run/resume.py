@@ -58,6 +58,8 @@ def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
         before, same = getattr(earlier, name), wanted[name] == getattr(earlier, name)
         if name == "device":
             before, same = run["sampler"]["device"], resolve_device(wanted[name]) == run["sampler"]["device"]
+        if name == "seed_order" and "shuffle" not in (before, wanted[name]):
+            same = True  # a file may have moved: demand_same_data() compares what it has
         if not same:
             raise refuse(name, as_given(before), wanted[name])
     if wanted.get("epochs", earlier.epochs) < earlier.epochs:

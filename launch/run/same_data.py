@@ -15,6 +15,7 @@ from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.launch.data.stored_rows import StoredRows
 from cohort_gnn.spec.meta import OF_EDGES, read_meta
 
+COMMUNITIES = "communities of --seed-order"
 NUM_ROWS = 64  # of features, evenly spaced
 
 
@@ -35,14 +36,15 @@ def digests(
     """
     data, meta = open_folder(folder), read_meta(folder)
     if seed_order != "shuffle" and not Path(seed_order).is_file():
-        raise CohortError("--seed-order", "a file with the community of each node", f"no file {seed_order}")
+        hint = "if it was moved, say where it is, with --resume, too"
+        raise CohortError("--seed-order", "a file with the community of each node", f"no file {seed_order}", hint)
     members = {
         "description": ["meta.json"],
         "splits": [meta["target"][f"{split}_ids"] for split in ("train", "val", "test")],
         "labels": [meta["target"]["labels"]],
         "edges": [edges[name] for edges in meta["edges"] for name in OF_EDGES if name in edges],
         "parts": [parts["parts"]] if parts else [],  # an absolute path, as the next
-        "communities of --seed-order": [] if seed_order == "shuffle" else [seed_order],
+        COMMUNITIES: [] if seed_order == "shuffle" else [seed_order],
         "links": [
             name
             for relation in with_held_out(data)
@@ -85,6 +87,9 @@ def demand_same_data(
         raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
     now = digests(folder, parts, task_name, seed_order)
     others = [name for name, digest in before.items() if now.get(name) != digest]
+    if others == [COMMUNITIES]:
+        expected, hint = "the communities that the run was started with", "name their file, or start a new run"
+        raise CohortError("--seed-order", expected, f"others in {seed_order}", hint)
     if others:
         hint = "name the folder of that data set; if its files were replaced, start a new run without --resume"
         actual = f"one with other {', '.join(others)}"

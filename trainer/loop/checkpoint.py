@@ -36,6 +36,8 @@ def identity_of(run: dict) -> dict:
     """All that determines the batches and losses of a run: options of run.json, and its members about the data set."""
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) - {"device"}
     options = {name: run["trainer"][name] for name in sorted(names)}
+    if options["seed_order"] != "shuffle":
+        options["seed_order"] = "a file"  # wherever it is: the data set's members have its digest
     parts = run["trainer"]["parts"]
     ranks = run.get("machines", run["sampler"])["num_ranks"]
     sampler = {"device": run["sampler"]["device"], "num_ranks": ranks}

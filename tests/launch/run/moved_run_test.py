@@ -74,12 +74,24 @@ def test_a_data_set_that_was_encoded_meanwhile_is_the_same(run, graph, tmp_path)
     ran("train", "--resume", copy, data, "--epochs", 3, "--quiet")
 
 
-def test_parts_that_were_not_copied_are_missed(graph, tmp_path):
+def test_parts_and_orders_that_were_not_copied_are_missed(graph, tmp_path):
     out, data = tmp_path / "run", tmp_path / "data"
-    options = ["--ranks", 2, "--partition", "--cliques", "none"]
+    order, other = tmp_path / "order.npy", tmp_path / "other.npy"
+    shutil.copy(graph / "labels.npy", order)
+    np.save(other, np.load(order)[::-1])
+    options = ["--ranks", 2, "--partition", "--cliques", "none", "--seed-order", order]
     ran("train", graph, *OPTIONS, *options, "--epochs", 1, "--quiet", "--out", out)
+    moved = order.rename(tmp_path / "moved.npy")
+    go_on = "train", "--resume", out, "--epochs", 2, "--quiet"
+    refused(here(*go_on), 1, f"--seed-order: expected a file with the community of each node, found no file {order}")
+    refused(
+        here(*go_on, "--seed-order", other),
+        1,
+        f"the communities that the run was started with, found others in {other}",
+    )
+    ran(*go_on, "--seed-order", os.path.relpath(moved))
     shutil.copytree(graph, data, ignore=shutil.ignore_patterns("partition*"))
-    again = here("train", "--resume", out, data, "--quiet")
+    again = here(*go_on[:3], data, "--quiet")
     refused(again, 1, "partition-2.npy: expected the parts that the run was started with, found no such file")
 
 

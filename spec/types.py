@@ -213,7 +213,7 @@ def choices_of(type_: Any) -> list[str] | None:
 
 def _bounds(meta: Meta) -> str:
     if meta.ge is not None and meta.le is not None and meta.le not in LIMITS:
-        return f" from {meta.ge:g} to {meta.le:g}"
+        return f" from {meta.ge:,.12g} to {meta.le:,.12g}"
     low = f"of at least {meta.ge:g}" if meta.ge is not None else f"above {meta.gt:g}" if meta.gt is not None else ""
     high = f"below {meta.lt:g}" if meta.lt is not None else ""
     high = f"at most {meta.le:g}" if meta.le is not None and meta.le not in LIMITS else high

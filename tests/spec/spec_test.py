@@ -39,6 +39,7 @@ def test_words_become_values(text, of, value):
         ("0", types.Positive, "an integer of at least 1"),
         ("3000000000", types.Positive, "at most 2,147,483,647"),
         ("1", types.Slots, "an integer from 2 to 64"),
+        ("0", types.Dependency, "an integer from 1 to 1,048,576"),
         ("nan", types.AboveZero, "a number above 0"),
         ("inf", types.AtLeastZero, "at most 1,000,000,000"),
         ("1", types.Probability, "a number of at least 0 and below 1"),

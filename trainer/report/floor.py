@@ -65,8 +65,9 @@ class LowerBound(Callback):
         asked = trainer.passes.ask("train", trainer.options.fanout, shuffle=True)
         for slot in trainer.passes.slots(asked, "train", 1):
             ready = slot
-        if ready.num_seeds > 0:
-            step = functools.partial(trainer.step_of_a_copy(), ready)
+        copied = _step_of_a_copy(trainer) if ready.num_seeds > 0 else None
+        if copied:
+            step = functools.partial(copied, ready)
             trained_seconds = sum(epoch.train_seconds for epoch in report.epochs)
             self.step_seconds = self.time_step(step, trained_seconds) * batch_size / ready.num_inputs
         network = trainer.ranks.local_rank, _network_seconds(source.folder)
@@ -152,6 +153,17 @@ class LowerBound(Callback):
 
 def _bytes_of(rank: dict, tiers: tuple[str, ...]) -> int:
     return sum(rank[name][tier]["bytes"] for name in ("row_tiers", "list_tiers") for tier in tiers)
+
+
+def _step_of_a_copy(trainer) -> Callable[..., object] | None:
+    """None, said aloud: a model of the user's own holds what cannot be copied, such as a file or a lock."""
+    try:
+        return trainer.step_of_a_copy()
+    except (TypeError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError) or not trainer.options.has_own_model:
+            raise
+        trainer.say(f"the floor leaves training steps out: no copy of the model can be made ({error})")
+        return None
 
 
 def _network_seconds(folder: Path) -> float:

@@ -30,6 +30,7 @@ OWN = """
 import atexit
 import os
 import sys
+import threading
 
 import torch
 import cohort_gnn as cohort
@@ -89,6 +90,12 @@ class Misnamed(cohort.Callback):
         pass
 
 
+class Locked(Net):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.lock = threading.Lock()
+
+
 class Other:
     pass
 
@@ -139,14 +146,18 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
 @pytest.mark.parametrize("refused", ["model.pt", "summary.json"])
 def test_a_run_without_its_results_has_failed_and_resume_writes_them(data, own, refused):
     run = own / "run"
-    options = [*TINY, "--epochs", 2, "--callbacks", "own:Full", "--out", run]
+    named = ["--model", "own:Locked", "--callbacks", "own:Full"]
+    options = [*TINY, "--epochs", 2, *named, "--out", run]
     done = cohort("train", data, *options, cwd=own, env=os.environ | {"REFUSED": refused})
     assert done.returncode == 1
+    assert (
+        "the floor leaves training steps out: no copy of the model can be made (cannot pickle '_thread" in done.stdout
+    )
     assert f"{run / refused} was not written, and the run continues without it" in done.stderr + done.stdout
     assert f"{run / refused}: expected a result of the finished run, written, found" in done.stderr
-    assert f"to continue: cohort train --resume {run} --callbacks own:Full\n" in done.stderr
+    assert f"to continue: cohort train --resume {run} {' '.join(named)}\n" in done.stderr
     (run / refused).rmdir()
-    done = ran("train", "--resume", run, "--callbacks", "own:Full", cwd=own)
+    done = ran("train", "--resume", run, *named, cwd=own)
     assert (run / refused).is_file(), done.stderr
 
 

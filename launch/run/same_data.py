@@ -36,7 +36,7 @@ def digests(
     """
     data, meta = open_folder(folder), read_meta(folder)
     if seed_order != "shuffle" and not Path(seed_order).is_file():
-        hint = "if it was moved, say where it is, with --resume, too"
+        hint = "check the path; with --resume, say where the file is now"
         raise CohortError("--seed-order", "a file with the community of each node", f"no file {seed_order}", hint)
     members = {
         "description": ["meta.json"],

@@ -19,6 +19,8 @@ if "-m" in sys.orig_argv and "cohort_gnn" in sys.orig_argv:
     programs.program = lambda name: {program!r}
 """
 
+SCRIPT = "from cohort_gnn.__main__ import program; program()"  # as pip writes it
+
 STOPPED_IMPORT = """
 import os, signal, sys
 class Finder:
@@ -63,11 +65,14 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
 
 
 @pytest.mark.fresh  # one that is forked has imported everything
-@pytest.mark.parametrize("module", ["cohort_gnn.launch.main", "cohort_gnn.launch.plan.command"])
-def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_traceback(tmp_path, module):
+@pytest.mark.parametrize(
+    ("start", "module"),
+    [("-m", "cohort_gnn.launch.main"), ("-m", "cohort_gnn.launch.plan.command"), ("-c", "cohort_gnn.launch.main")],
+)
+def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_traceback(tmp_path, start, module):
     (tmp_path / "sitecustomize.py").write_text(STOPPED_IMPORT.format(module=module))
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
-    command = [sys.executable, "-m", "cohort_gnn", "plan", "--help"]
+    command = [sys.executable, start, "cohort_gnn" if start == "-m" else SCRIPT, "plan", "--help"]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 

@@ -12,7 +12,7 @@
 namespace cohort::base {
 namespace {
 
-constexpr Driver kDriver{"the GPU of a thread", "a driver that says which GPUs a process uses", "update the driver"};
+constexpr Driver kGpuDriver{"the GPU of a thread", "a driver that says which GPUs a process uses", "update the driver"};
 
 }  // namespace
 
@@ -108,8 +108,9 @@ CurrentGpu::CurrentGpu(int ordinal) : before_(current_gpu()) {
   CUdevice device{};
   unsigned flags = 0;
   int in_use = 0;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, before_), "find a GPU");
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDevicePrimaryCtxGetState)(device, &flags, &in_use), "look at a GPU");
+  kGpuDriver.check(COHORT_DRIVER_FUNCTION(kGpuDriver, cuDeviceGet)(&device, before_), "find a GPU");
+  kGpuDriver.check(COHORT_DRIVER_FUNCTION(kGpuDriver, cuDevicePrimaryCtxGetState)(device, &flags, &in_use),
+                   "look at a GPU");
   returns_ = in_use != 0;
   choose_gpu(ordinal);
 }

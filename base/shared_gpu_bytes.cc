@@ -9,22 +9,24 @@
 namespace cohort::base {
 namespace {
 
-constexpr Driver kDriver{"GPU memory of sampler and trainer", "a driver that shares memory (CUDA 12.5)",
-                         "update the driver; in a container, allow processes to hand each other its files"};
+constexpr Driver kMemoryDriver{"GPU memory of sampler and trainer", "a driver that shares memory (CUDA 12.5)",
+                               "update the driver; in a container, allow processes to hand each other its files"};
 
 // Looked up once, so that memory can be given back where nothing may fail.
 struct Functions {
-  decltype(&cuMemGetAllocationGranularity) page_bytes = COHORT_DRIVER_FUNCTION(kDriver, cuMemGetAllocationGranularity);
-  decltype(&cuMemCreate) create = COHORT_DRIVER_FUNCTION(kDriver, cuMemCreate);
-  decltype(&cuMemRelease) release = COHORT_DRIVER_FUNCTION(kDriver, cuMemRelease);
-  decltype(&cuMemExportToShareableHandle) share = COHORT_DRIVER_FUNCTION(kDriver, cuMemExportToShareableHandle);
-  decltype(&cuMemImportFromShareableHandle) open = COHORT_DRIVER_FUNCTION(kDriver, cuMemImportFromShareableHandle);
-  decltype(&cuMemAddressReserve) reserve = COHORT_DRIVER_FUNCTION(kDriver, cuMemAddressReserve);
-  decltype(&cuMemAddressFree) free_address = COHORT_DRIVER_FUNCTION(kDriver, cuMemAddressFree);
-  decltype(&cuMemMap) map = COHORT_DRIVER_FUNCTION(kDriver, cuMemMap);
-  decltype(&cuMemUnmap) unmap = COHORT_DRIVER_FUNCTION(kDriver, cuMemUnmap);
-  decltype(&cuMemSetAccess) allow = COHORT_DRIVER_FUNCTION(kDriver, cuMemSetAccess);
-  decltype(&cuDeviceGetAttribute) attribute = COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGetAttribute);
+  decltype(&cuMemGetAllocationGranularity) page_bytes =
+      COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemGetAllocationGranularity);
+  decltype(&cuMemCreate) create = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemCreate);
+  decltype(&cuMemRelease) release = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemRelease);
+  decltype(&cuMemExportToShareableHandle) share = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemExportToShareableHandle);
+  decltype(&cuMemImportFromShareableHandle) open =
+      COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemImportFromShareableHandle);
+  decltype(&cuMemAddressReserve) reserve = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemAddressReserve);
+  decltype(&cuMemAddressFree) free_address = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemAddressFree);
+  decltype(&cuMemMap) map = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemMap);
+  decltype(&cuMemUnmap) unmap = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemUnmap);
+  decltype(&cuMemSetAccess) allow = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuMemSetAccess);
+  decltype(&cuDeviceGetAttribute) attribute = COHORT_DRIVER_FUNCTION(kMemoryDriver, cuDeviceGetAttribute);
 };
 
 const Functions& driver() {
@@ -50,7 +52,8 @@ CUmemAllocationProp properties_of(int gpu) {
 std::size_t whole_pages(int gpu, std::size_t bytes) {
   const CUmemAllocationProp properties = properties_of(gpu);
   std::size_t page = 0;
-  kDriver.check(driver().page_bytes(&page, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "tell its page size");
+  kMemoryDriver.check(driver().page_bytes(&page, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+                      "tell its page size");
   return (bytes + page - 1) / page * page;
 }
 
@@ -76,7 +79,7 @@ void SharedGpuBytes::map(const char* what, std::byte* reserved, Obtain obtain) {
   if (bytes_ == 0) return;
   const int gpu = current_gpu_with_context();
   Unmap unmap{gpu, whole_pages(gpu, bytes_), !reserved, 0};
-  kDriver.check(obtain(&unmap.memory, unmap.mapped_bytes, gpu), what);
+  kMemoryDriver.check(obtain(&unmap.memory, unmap.mapped_bytes, gpu), what);
   CUmemAccessDesc access{};
   access.location = properties_of(gpu).location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -92,7 +95,7 @@ void SharedGpuBytes::map(const char* what, std::byte* reserved, Obtain obtain) {
   if (mapped) driver().unmap(at, unmap.mapped_bytes);
   if (at && unmap.owns_address) driver().free_address(at, unmap.mapped_bytes);
   driver().release(unmap.memory);
-  kDriver.check(result, what);
+  kMemoryDriver.check(result, what);
 }
 
 void SharedGpuBytes::Unmap::operator()(std::byte* data) const noexcept {
@@ -112,7 +115,7 @@ bool SharedGpuBytes::is_supported() {
   for (const CUdevice_attribute needed : {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                           CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED}) {
     int found = 0;
-    kDriver.check(driver().attribute(&found, needed, gpu), "tell whether it shares memory");
+    kMemoryDriver.check(driver().attribute(&found, needed, gpu), "tell whether it shares memory");
     if (!found) return false;
   }
   return true;
@@ -120,15 +123,15 @@ bool SharedGpuBytes::is_supported() {
 
 FileDescriptor SharedGpuBytes::share() const {
   int number = -1;
-  kDriver.check(driver().share(&number, data_.get_deleter().memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                "share memory");
+  kMemoryDriver.check(driver().share(&number, data_.get_deleter().memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                      "share memory");
   return FileDescriptor(number);
 }
 
 GrowingGpuBytes::GrowingGpuBytes(std::size_t most_bytes) {
   reserved_bytes_ = whole_pages(current_gpu_with_context(), std::max<std::size_t>(most_bytes, 1));
   CUdeviceptr at = 0;
-  kDriver.check(driver().reserve(&at, reserved_bytes_, 0, 0, 0), "reserve addresses");
+  kMemoryDriver.check(driver().reserve(&at, reserved_bytes_, 0, 0, 0), "reserve addresses");
   data_ = reinterpret_cast<std::byte*>(at);
 }
 

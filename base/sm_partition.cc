@@ -8,20 +8,20 @@
 namespace cohort::base {
 namespace {
 
-constexpr Driver kDriver{"--sampler-sms", "a driver with green contexts (CUDA 12.5)",
-                         "update the driver, or leave the option out"};
+constexpr Driver kSmDriver{"--sampler-sms", "a driver with green contexts (CUDA 12.5)",
+                           "update the driver, or leave the option out"};
 
 CUdevResource part_of(const CUdevResource& all, int num_first, SmPartition::Part part) {
   CUdevResource first{}, rest{};
   unsigned groups = 1;
-  const CUresult split = COHORT_DRIVER_FUNCTION(kDriver, cuDevSmResourceSplitByCount)(&first, &groups, &all, &rest, 0,
-                                                                                      static_cast<unsigned>(num_first));
+  const CUresult split = COHORT_DRIVER_FUNCTION(kSmDriver, cuDevSmResourceSplitByCount)(
+      &first, &groups, &all, &rest, 0, static_cast<unsigned>(num_first));
   if (split == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION) {  // a client of MPS with a part of the threads
     throw Error({"--sampler-sms", "a GPU that is not divided yet",
                  "an MPS daemon that gives its clients " + std::to_string(all.sm.smCount) + " SMs",
                  "start the daemon without CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or leave --sampler-sms out"});
   }
-  kDriver.check(split, "split the SMs");
+  kSmDriver.check(split, "split the SMs");
   if (groups == 0 || rest.sm.smCount == 0) {
     throw Error({"--sampler-sms", "fewer than the GPU's " + std::to_string(all.sm.smCount) + " SMs",
                  std::to_string(num_first), "leave some to the trainer"});
@@ -34,28 +34,28 @@ CUdevResource part_of(const CUdevResource& all, int num_first, SmPartition::Part
 SmPartition::SmPartition(int num_first, Part part) {
   cuda_check(cudaFree(nullptr), "start the GPU's context");
   CUdevice device = 0;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGet)(&device, current_gpu()), "find the GPU");
+  kSmDriver.check(COHORT_DRIVER_FUNCTION(kSmDriver, cuDeviceGet)(&device, current_gpu()), "find the GPU");
   CUdevResource all{};
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGetDevResource)(device, &all, CU_DEV_RESOURCE_TYPE_SM),
-                "tell its SMs");
+  kSmDriver.check(COHORT_DRIVER_FUNCTION(kSmDriver, cuDeviceGetDevResource)(device, &all, CU_DEV_RESOURCE_TYPE_SM),
+                  "tell its SMs");
   CUdevResource own = part_of(all, num_first, part);
   CUdevResourceDesc description = nullptr;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDevResourceGenerateDesc)(&description, &own, 1),
-                "describe a part of the SMs");
+  kSmDriver.check(COHORT_DRIVER_FUNCTION(kSmDriver, cuDevResourceGenerateDesc)(&description, &own, 1),
+                  "describe a part of the SMs");
   CUgreenCtx context = nullptr;
-  kDriver.check(
-      COHORT_DRIVER_FUNCTION(kDriver, cuGreenCtxCreate)(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM),
+  kSmDriver.check(
+      COHORT_DRIVER_FUNCTION(kSmDriver, cuGreenCtxCreate)(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM),
       "make a context of a part of the SMs");
-  auto* destroy = COHORT_DRIVER_FUNCTION(kDriver, cuGreenCtxDestroy);
+  auto* destroy = COHORT_DRIVER_FUNCTION(kSmDriver, cuGreenCtxDestroy);
   context_ = std::shared_ptr<void>(context, [destroy](void* made) { destroy(static_cast<CUgreenCtx>(made)); });
   num_sms_ = static_cast<int>(own.sm.smCount);
 }
 
 Stream SmPartition::make_stream(Priority priority) const {
   CUstream stream = nullptr;
-  kDriver.check(
-      COHORT_DRIVER_FUNCTION(kDriver, cuGreenCtxStreamCreate)(&stream, static_cast<CUgreenCtx>(context_.get()),
-                                                              CU_STREAM_NON_BLOCKING, stream_priority(priority)),
+  kSmDriver.check(
+      COHORT_DRIVER_FUNCTION(kSmDriver, cuGreenCtxStreamCreate)(&stream, static_cast<CUgreenCtx>(context_.get()),
+                                                                CU_STREAM_NON_BLOCKING, stream_priority(priority)),
       "make a stream on a part of the SMs");
   return Stream(stream, context_);
 }

@@ -21,9 +21,9 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 // Random blocks of a file.
-class Blocks final : public ReadJob {
+class BlocksJob final : public ReadJob {
  public:
-  Blocks(std::shared_ptr<const DiskFile> file, int64_t num_blocks, uint64_t piece)
+  BlocksJob(std::shared_ptr<const DiskFile> file, int64_t num_blocks, uint64_t piece)
       : ReadJob(kPieceReads), file_(std::move(file)), num_blocks_(num_blocks), piece_(piece) {}
 
  protected:
@@ -86,7 +86,7 @@ DiskRates probe_disk(const std::string& path, Seconds seconds) {
   uint64_t piece = 0;
   std::deque<std::shared_ptr<ReadJob>> jobs;
   const Reads blocks{[&] {
-                       jobs.push_back(std::make_shared<Blocks>(file, num_blocks, piece++));
+                       jobs.push_back(std::make_shared<BlocksJob>(file, num_blocks, piece++));
                        threads->start(jobs.back());
                      },
                      [&]() -> FarUse {

@@ -7,7 +7,7 @@ namespace {
 
 using base::cuda_check;
 
-constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr unsigned kWholeWarp = 0xffffffffu;
 constexpr int kBlocks = 1024;
 constexpr int64_t kSameNode = -1;  // the row is that of the same node elsewhere in the batch
 static_assert(PoolRef::kPieceOfRows == base::kBlockThreads);
@@ -17,7 +17,7 @@ __device__ int64_t take_number(bool counts, unsigned long long* sum) {
   __shared__ uint32_t of_warp[base::kBlockThreads / 32];
   __shared__ unsigned long long first;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t lanes = __ballot_sync(kAllLanes, counts);
+  const uint32_t lanes = __ballot_sync(kWholeWarp, counts);
   if (lane == 0) of_warp[warp] = __popc(lanes);
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -19,7 +19,7 @@ namespace {
 using base::cuda_check;
 using base::Error;
 
-constexpr int64_t kBatchBytes = int64_t{32} << 20, kMaxBatchRows = int64_t{1} << 20;
+constexpr int64_t kBatchBytes = int64_t{32} << 20, kMaxEncodedRows = int64_t{1} << 20;
 constexpr int kBlocks = 1024;
 constexpr int64_t kLanes = 4;  // batches under way
 constexpr int64_t kAhead = 2;  // of them, those that are encoded before the host asks how long they became
@@ -67,7 +67,7 @@ class GpuEncoder {
         row_bytes_(rows.row_bytes()),
         whole_bytes_(static_cast<uint32_t>(round_up(row_bytes_, 16))),
         data_(out) {
-    const int64_t wanted = std::clamp<int64_t>(kBatchBytes / row_bytes_, 1, kMaxBatchRows);
+    const int64_t wanted = std::clamp<int64_t>(kBatchBytes / row_bytes_, 1, kMaxEncodedRows);
     step_ = static_cast<int64_t>(round_up(static_cast<uint64_t>(std::min(wanted, rows.num_rows)), kGroupRows));
     num_batches_ = (rows.num_rows + step_ - 1) / step_;
     allocate();

@@ -19,7 +19,7 @@ namespace {
 using base::cuda_check;
 using base::Error;
 
-constexpr int kMaxWarps = 32;
+constexpr int kMaxWritingWarps = 32;
 constexpr int kSettleThreads = 1024;
 
 __global__ void claim_kernel(PutJob job) {
@@ -28,7 +28,7 @@ __global__ void claim_kernel(PutJob job) {
 
 // A warp a row.
 template <Form form>
-__global__ void __launch_bounds__(kMaxWarps * 32, 1) put_kernel(ProfileRef profile, PutJob job) {
+__global__ void __launch_bounds__(kMaxWritingWarps * 32, 1) put_kernel(ProfileRef profile, PutJob job) {
   extern __shared__ __align__(16) uint32_t shared_words[];
   uint32_t* words = shared_words + threadIdx.x / 32 * room_words(profile.row_bytes);
   const RowEncoder<form> encoder(profile);
@@ -120,7 +120,7 @@ struct DeviceWritableRows::State {
   void set_geometry() {
     kernel = put_kernel_for(encode_form_of(table->profile().ref()));
     const uint32_t row_bytes = room_words(ref.row_bytes) * 4;
-    warps = std::clamp(static_cast<int>(base::most_shared_bytes() / row_bytes), 1, kMaxWarps);
+    warps = std::clamp(static_cast<int>(base::most_shared_bytes() / row_bytes), 1, kMaxWritingWarps);
     shared_bytes = static_cast<std::size_t>(warps) * row_bytes;
     cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(base::most_shared_bytes())),

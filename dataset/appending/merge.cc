@@ -22,7 +22,7 @@
 namespace cohort::dataset {
 namespace {
 
-constexpr int64_t kEdgesAtOnce = 1 << 18;                    // of a piece of nodes, about
+constexpr int64_t kEdgesOfPiece = 1 << 18;                   // of a piece of nodes, about
 constexpr std::size_t kBufferBytes = 1 << 20;                // of a piece of an array that is written
 constexpr std::size_t kReleaseBytes = std::size_t{1} << 28;  // read between two looks at what memory holds
 constexpr const char* kSortHint = "write the data set again with cohort dataset import, which sorts the lists";
@@ -140,7 +140,7 @@ class Merger {
     write_indptr(result);
     indices_.create(result.num_edges);
     for (MergedArray& array : beside_) array.create(result.num_edges);
-    const int64_t nodes_at_once = std::max<int64_t>(1, kEdgesAtOnce * num_nodes() / (result.num_edges + 1));
+    const int64_t nodes_at_once = std::max<int64_t>(1, kEdgesOfPiece * num_nodes() / (result.num_edges + 1));
     for_chunks(
         num_nodes(), stop, [&](int64_t begin, int64_t end) { write_lists(begin, end); },
         std::min<int64_t>(nodes_at_once, kChunk));

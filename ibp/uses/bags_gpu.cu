@@ -11,8 +11,8 @@
 namespace cohort::ibp {
 namespace {
 
-constexpr int kMostBlocks = 1 << 16;
-constexpr int kAhead = 8;  // rows that a thread reads before it adds the first
+constexpr int kMostBagBlocks = 1 << 16;
+constexpr int kBagsAhead = 8;  // rows that a thread reads before it adds the first
 
 __device__ float read(float value) { return value; }
 __device__ float read(__half value) { return __half2float(value); }
@@ -48,17 +48,17 @@ __global__ void __launch_bounds__(base::kBlockThreads)
     const Span span = span_of(bags, bag);
     float found[kElements] = {};
     int64_t members = 0;
-    for (int64_t first = span.begin; first < span.end; first += kAhead) {
-      Word ahead[kAhead];
-      bool is_member[kAhead];
+    for (int64_t first = span.begin; first < span.end; first += kBagsAhead) {
+      Word ahead[kBagsAhead];
+      bool is_member[kBagsAhead];
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
+      for (int k = 0; k < kBagsAhead; ++k) {
         const int64_t number = first + k < span.end ? bags.row_index[first + k] : bags.padding_row;
         is_member[k] = first + k < span.end && number != bags.padding_row;
         if (is_member[k]) ahead[k] = __ldg(rows + number * words_of_row + word);
       }
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
+      for (int k = 0; k < kBagsAhead; ++k) {
         if (!is_member[k]) continue;
         Element elements[kElements];
         memcpy(elements, &ahead[k], sizeof(Word));
@@ -97,7 +97,7 @@ struct Reduction {
 template <typename Element, typename Word>
 void launch_words(const Reduction& job, BagMode mode) {
   const uint32_t words = job.row_bytes / sizeof(Word);
-  const int blocks = base::grid_for(job.bags.num_bags * words, kMostBlocks);
+  const int blocks = base::grid_for(job.bags.num_bags * words, kMostBagBlocks);
   const auto run = [&](auto kernel) {
     kernel<<<blocks, base::kBlockThreads, 0, job.stream>>>(static_cast<const Word*>(job.rows), job.bags, words,
                                                            static_cast<Word*>(job.out));

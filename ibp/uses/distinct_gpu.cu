@@ -15,7 +15,7 @@ namespace {
 
 using base::cuda_check;
 
-constexpr int kMostBlocks = 1024;
+constexpr int kMostMarkBlocks = 1024;
 constexpr std::size_t kAlignment = 256;  // of each array of Memory
 constexpr unsigned long long kNowhere = ~0ull;
 
@@ -123,7 +123,7 @@ Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory
                        std::to_string(ids.count) + " of " + std::to_string(num_rows), ""});
   }
   const Memory parts = divide(memory, ids.count);
-  const int blocks = base::grid_for(ids.count, kMostBlocks);
+  const int blocks = base::grid_for(ids.count, kMostMarkBlocks);
   if (ids.wide) {
     keys_kernel<<<blocks, base::kBlockThreads, 0, stream>>>(static_cast<const int64_t*>(ids.ids), ids.count, num_rows,
                                                             parts);

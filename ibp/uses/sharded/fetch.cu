@@ -12,9 +12,9 @@ namespace {
 
 using base::cuda_check;
 
-constexpr int kMostBlocks = 1024;
+constexpr int kMostFetchBlocks = 1024;
 
-struct Located {
+struct LocatedInShards {
   uint64_t* entries = nullptr;           // uint64 [tables, count]
   int32_t* positions = nullptr;          // int32 [tables, count]
   unsigned long long* counts = nullptr;  // uint64 [tables]
@@ -38,7 +38,7 @@ __device__ int64_t position_of(const ShardsRef& shards, int table, int64_t id) {
 
 // Lists, for each table, entries and positions of its rows, in any order.
 __global__ void __launch_bounds__(base::kBlockThreads)
-    locate_sharded_kernel(ShardsRef shards, const int64_t* ids, Located located) {
+    locate_sharded_kernel(ShardsRef shards, const int64_t* ids, LocatedInShards located) {
   __shared__ uint32_t counts[kMostShards], firsts[kMostShards];
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t block = int64_t{blockIdx.x} * blockDim.x; block < located.count; block += step) {
@@ -80,7 +80,7 @@ void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& 
   cuda_check(cudaMemsetAsync(taken, 0, 2 * num_tables * sizeof(*taken), stream), "clear the counts");
   cuda_check(cudaMemsetAsync(status, 0xff, sizeof(*status), stream), "clear the status");
   if (count == 0) return;
-  locate_sharded_kernel<<<base::grid_for(count, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+  locate_sharded_kernel<<<base::grid_for(count, kMostFetchBlocks), base::kBlockThreads, 0, stream>>>(
       shards, ids, {scratch.entries, scratch.positions, counts, status, count, static_cast<int>(num_tables)});
   cuda_check(cudaGetLastError(), "launch the search for rows");
   for (std::size_t i = 0; i < num_tables; ++i) {

@@ -18,12 +18,12 @@ using base::cuda_check;
 using base::Error;
 
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr uint32_t kTileRows = 128, kTileQueries = 64, kWarps = 4;
+constexpr uint32_t kTileRows = 128, kTileQueries = 64, kScoreWarps = 4;
 constexpr uint32_t kWarpRows = 64, kWarpQueries = 32;
 constexpr uint32_t kChunkColumns = 64, kUnits = 8;  // of a row of a stage: units of 16 bytes
 constexpr uint32_t kUnitColumns = 8, kStageLineBytes = kChunkColumns * 2;
 constexpr uint32_t kStages = 3, kBlocksAnSm = 3;
-constexpr int kMostBlocks = 4096;  // of the kernels for groups and pairs
+constexpr int kMostScoreBlocks = 4096;  // of the kernels for groups and pairs
 constexpr uint32_t kRowsBytes = kTileRows * kStageLineBytes, kStageBytes = kRowsBytes + kTileQueries * kStageLineBytes;
 constexpr uint32_t kSharedBytes = kStages * kStageBytes + kTileRows * uint32_t{sizeof(float2)};
 constexpr uint32_t kRowTiles = kWarpRows / 8, kQueryTiles = kWarpQueries / 16;  // of a warp, as mma has them
@@ -94,7 +94,7 @@ __device__ inline void ask(const ScoreJob& job, const Step& step, uint32_t stage
     const bool inside = column < job.given.num_columns;
     const auto copy = [&](const uint16_t* table, int64_t first, int64_t count, uint32_t lines, uint32_t to) {
 #pragma unroll 4
-      for (uint32_t line = threadIdx.x / kUnits; line < lines; line += kWarps * 32 / kUnits) {
+      for (uint32_t line = threadIdx.x / kUnits; line < lines; line += kScoreWarps * 32 / kUnits) {
         const int64_t row = first + line;
         const bool exists = inside && row < count;
         const uint16_t* from = exists ? table + row * job.given.num_columns + column : table;
@@ -207,7 +207,8 @@ __device__ inline void finish_groups(const ScoreJob& job, const Step& step, cons
   }
 }
 
-__global__ void __launch_bounds__(kWarps * 32, kBlocksAnSm) score_groups_kernel(const __grid_constant__ ScoreJob job) {
+__global__ void __launch_bounds__(kScoreWarps * 32, kBlocksAnSm)
+    score_groups_kernel(const __grid_constant__ ScoreJob job) {
   extern __shared__ __align__(128) std::byte shared[];
   const auto stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   auto* scales = reinterpret_cast<float2*>(shared + kStages * kStageBytes);  // [kTileRows]
@@ -368,9 +369,9 @@ void score_groups(const RowsAndQueries& given, const ScoreBoundsRef& bounds, con
   const ScoreJob job{
       given, bounds, scores, chunks, static_cast<uint32_t>(query_tiles), static_cast<uint32_t>(num_tiles)};
   const auto blocks = static_cast<uint32_t>(std::min<int64_t>(num_tiles, int64_t{num_sms} * kBlocksAnSm));
-  score_groups_kernel<<<blocks, kWarps * 32, kSharedBytes, stream>>>(job);
+  score_groups_kernel<<<blocks, kScoreWarps * 32, kSharedBytes, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the scores of groups");
-  find_widest_kernel<<<base::grid_for(given.num_rows, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+  find_widest_kernel<<<base::grid_for(given.num_rows, kMostScoreBlocks), base::kBlockThreads, 0, stream>>>(
       bounds, scores, given.num_rows / kScoreRows);
   cuda_check(cudaGetLastError(), "launch the radiuses of groups");
 }
@@ -379,8 +380,8 @@ void find_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const
                 const double* least, int64_t* pairs, const FoundRef& found, cudaStream_t stream) {
   const int64_t size = given.num_rows / kScoreRows * given.num_queries;
   if (size == 0) return;
-  find_pairs_kernel<<<base::grid_for(size, kMostBlocks), base::kBlockThreads, 0, stream>>>(given, bounds, scores, least,
-                                                                                           pairs, found);
+  find_pairs_kernel<<<base::grid_for(size, kMostScoreBlocks), base::kBlockThreads, 0, stream>>>(given, bounds, scores,
+                                                                                                least, pairs, found);
   cuda_check(cudaGetLastError(), "launch the search for pairs");
 }
 
@@ -389,7 +390,7 @@ void score_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, cons
                  cudaStream_t stream) {
   check_given(given);
   if (found_pairs.room == 0) return;
-  score_pairs_kernel<<<base::grid_for(found_pairs.room * 32, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+  score_pairs_kernel<<<base::grid_for(found_pairs.room * 32, kMostScoreBlocks), base::kBlockThreads, 0, stream>>>(
       given, bounds, lengths, least, pairs, found_pairs, to, found);
   cuda_check(cudaGetLastError(), "launch the scores of pairs");
 }

@@ -56,7 +56,7 @@ __global__ void drop_grad_kernel(const __grid_constant__ DropGradCall call, Sum<
   store_group(grad, static_cast<T*>(call.out), first, call.size);
 }
 
-unsigned blocks_for(int64_t size) {
+unsigned blocks_for_elements(int64_t size) {
   const int64_t groups = (size + kElementsADraw - 1) / kElementsADraw;
   return static_cast<unsigned>((groups + kBlockThreads - 1) / kBlockThreads);
 }
@@ -67,7 +67,7 @@ void run_on_gpu(const DropCall& call, cudaStream_t stream) {
   if (call.size == 0) return;
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     const Sum<T> scale = Sum<T>{1} / static_cast<Sum<T>>(1 - call.p);
-    drop_kernel<T><<<blocks_for(call.size), kBlockThreads, 0, stream>>>(call, drop_below(call.p), scale);
+    drop_kernel<T><<<blocks_for_elements(call.size), kBlockThreads, 0, stream>>>(call, drop_below(call.p), scale);
   });
   cuda_check(cudaGetLastError(), "launch activation and dropout");
 }
@@ -76,7 +76,7 @@ void run_on_gpu(const DropGradCall& call, cudaStream_t stream) {
   if (call.size == 0) return;
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     const Sum<T> scale = Sum<T>{1} / static_cast<Sum<T>>(1 - call.p);
-    drop_grad_kernel<T><<<blocks_for(call.size), kBlockThreads, 0, stream>>>(call, scale);
+    drop_grad_kernel<T><<<blocks_for_elements(call.size), kBlockThreads, 0, stream>>>(call, scale);
   });
   cuda_check(cudaGetLastError(), "launch the gradient of activation and dropout");
 }

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "trainer/nn/native/host_rows.h"
+
 namespace cohort::trainer {
 namespace {
-
-constexpr int kRowsAtOnce = 64;
 
 // One head of one row: goes over its edges in their order, its own last.
 template <typename A, typename Call>

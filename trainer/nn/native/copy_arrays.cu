@@ -12,7 +12,7 @@ using base::grid_first;
 using base::grid_step;
 
 constexpr std::size_t kCopiesALaunch = 20;  // edges, nodes, labels, and the offsets of as many hops as there can be
-constexpr int kMaxBlocks = 1024;            // of each array
+constexpr int kMaxCopyBlocks = 1024;        // of each array
 
 struct Copies {
   ArrayCopy copy[kCopiesALaunch];
@@ -35,7 +35,7 @@ void run_on_gpu(const ArrayCopies& copies, cudaStream_t stream) {
     std::copy_n(copies.begin() + static_cast<std::ptrdiff_t>(first), count, some.copy);
     int64_t most = 0;
     for (const ArrayCopy& copy : some.copy) most = std::max(most, copy.room);
-    const dim3 grid(static_cast<unsigned>(base::grid_for(most, kMaxBlocks)), static_cast<unsigned>(count));
+    const dim3 grid(static_cast<unsigned>(base::grid_for(most, kMaxCopyBlocks)), static_cast<unsigned>(count));
     copy_arrays_kernel<<<grid, base::kBlockThreads, 0, stream>>>(some);
     cuda_check(cudaGetLastError(), "launch the copying of arrays");
   }

@@ -4,26 +4,25 @@ namespace cohort::trainer {
 namespace {
 
 constexpr int kMostBent = 4;  // columns of a lane with a Bend, which keeps more in registers
-constexpr int kHeads = kDotHeads;
 
 // What a product is: as it is; or of a Bend, without or with rows of edges.
-enum class Way { kPlain, kBent, kBentByEdge };
+enum class DotWay { kPlain, kBent, kBentByEdge };
 
 // A group's products for one row of gradients, of G, with rows of T that each head has for itself: some heads and a
 // lane's pack of columns at a time.
-template <typename T, typename G, int kVec, Way kWay>
+template <typename T, typename G, int kVec, DotWay kWay>
 class RowDots {
  public:
   using A = Sum<T>;
   static constexpr int kPack = kVec, kMinBlocks = 1, kSharedBytes = 0;
-  static constexpr bool kBent = kWay != Way::kPlain, kByEdge = kWay == Way::kBentByEdge;
+  static constexpr bool kBent = kWay != DotWay::kPlain, kByEdge = kWay == DotWay::kBentByEdge;
   static constexpr int kAtOnce = kByEdge ? kUnroll / 2 : kUnroll;  // edges
 
   __device__ RowDots(const DotCall& call, int64_t row, int lane, int lanes)
       : call_(call), row_(row), own_(call.first_row + row), lane_(lane), lanes_(lanes), mask_(lanes_of_group(lanes)) {}
 
   __device__ void run(EdgeRange range, bool with_own) {
-    for (head_ = 0; head_ < call_.heads; head_ += kHeads) {
+    for (head_ = 0; head_ < call_.heads; head_ += kDotHeads) {
       for (first_ = 0; first_ < call_.dim; first_ += lanes_ * kVec) {
         column_ = first_ + lane_ * kVec;
         take_grads();
@@ -35,8 +34,8 @@ class RowDots {
 
  private:
   struct Loaded {
-    Pack<T, kVec> x[kHeads];
-    Pack<T, kVec> edge[kByEdge ? kHeads : 1];
+    Pack<T, kVec> x[kDotHeads];
+    Pack<T, kVec> edge[kByEdge ? kDotHeads : 1];
   };
 
   __device__ bool has(int h) const { return head_ + h < call_.heads && column_ < call_.dim; }
@@ -51,7 +50,7 @@ class RowDots {
   // Widened once for all edges.
   __device__ void take_grads() {
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < kDotHeads; ++h) {
       const Pack<G, kVec> pack = pack_of<G>(call_.grad, row_, h);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -68,11 +67,11 @@ class RowDots {
   __device__ Loaded load(int64_t index, const void* edge, int64_t number) const {
     Loaded loaded;
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
+    for (int h = 0; h < kDotHeads; ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
     if constexpr (kByEdge) {
       const HeadRows rows{edge, call_.heads * call_.dim, call_.dim};
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h) loaded.edge[h] = edge ? pack_of<T>(rows, number, h) : Pack<T, kVec>{};
+      for (int h = 0; h < kDotHeads; ++h) loaded.edge[h] = edge ? pack_of<T>(rows, number, h) : Pack<T, kVec>{};
     }
     return loaded;
   }
@@ -96,9 +95,9 @@ class RowDots {
 
   // This lane's head's product over the group's columns.
   __device__ A dot(const Loaded& loaded) const {
-    A value[kHeads] = {};
+    A value[kDotHeads] = {};
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < kDotHeads; ++h) {
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
         const A x = widen(loaded.x[h].value[v]);
@@ -115,7 +114,7 @@ class RowDots {
   }
 
   __device__ void put(void* dots, int64_t at, A value, bool counts) const {
-    if (lane_ >= kHeads || head_ + lane_ >= call_.heads) return;
+    if (lane_ >= kDotHeads || head_ + lane_ >= call_.heads) return;
     A& to = static_cast<A*>(dots)[at * call_.heads + head_ + lane_];
     const A before = first_ == 0 ? A{0} : to;
     to = counts ? before + value : A{0};
@@ -126,16 +125,16 @@ class RowDots {
   const int lane_, lanes_;
   const unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
-  A grad_[kHeads][kVec];
-  A att_[kBent ? kHeads : 1][kVec];
+  A grad_[kDotHeads][kVec];
+  A att_[kBent ? kDotHeads : 1][kVec];
 };
 
 template <typename T, typename G, int kVec>
 void launch(const DotCall& call, cudaStream_t stream) {
-  if (!call.bend.att) return launch_dots<RowDots<T, G, kVec, Way::kPlain>>(call, stream);
+  if (!call.bend.att) return launch_dots<RowDots<T, G, kVec, DotWay::kPlain>>(call, stream);
   if constexpr (std::is_same_v<T, G> && kVec <= kMostBent) {
-    if (call.bend.edge) return launch_dots<RowDots<T, T, kVec, Way::kBentByEdge>>(call, stream);
-    launch_dots<RowDots<T, T, kVec, Way::kBent>>(call, stream);
+    if (call.bend.edge) return launch_dots<RowDots<T, T, kVec, DotWay::kBentByEdge>>(call, stream);
+    launch_dots<RowDots<T, T, kVec, DotWay::kBent>>(call, stream);
   } else {
     base::require(false, "with a bend, rows of one dtype, and few columns a lane");
   }

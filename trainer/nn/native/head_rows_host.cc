@@ -3,23 +3,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "trainer/nn/native/host_rows.h"
+
 namespace cohort::trainer {
 namespace {
-
-constexpr int kRowsAtOnce = 64;
-constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
 
 // to[c] += factor * from[c]
 template <typename A, typename T>
 void add_row(A factor, const T* from, int64_t dim, A* to) {
   for (int64_t c = 0; c < dim; ++c) to[c] += factor * widen(from[c]);
-}
-
-// Asks for a row of `dim` elements that is needed soon.
-template <typename T>
-void fetch_row(const T* row, int64_t dim) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  for (int64_t c = 0; c < dim; c += kLine) __builtin_prefetch(row + c);
 }
 
 // Adds up each row in pieces, as the CUDA body does: add(weights, at, index, to) adds what an edge brings, and at last

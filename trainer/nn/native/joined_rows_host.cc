@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "trainer/nn/native/host_rows.h"
+
 namespace cohort::trainer {
 namespace {
-
-constexpr int kRowsAtOnce = 64;
-constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
-constexpr int64_t kLineBytes = 64;
 
 template <typename T>
 class JoinedRow {
@@ -67,14 +65,10 @@ class JoinedRow {
   void fetch(int64_t e) const {
     if (e >= call_.block.num_edges) return;
     const int64_t index = call_.block.index[e];
-    fetch_row(call_.x, call_.x_stride, index);
-    if (call_.block.edge) fetch_row(call_.edge, call_.dim, call_.block.edge[e]);
-  }
-  void fetch_row(const void* rows, int64_t stride, int64_t row) const {
-    if (!rows) return;
-    const char* from = reinterpret_cast<const char*>(static_cast<const T*>(rows) + row * stride);
-    const int64_t row_bytes = call_.dim * static_cast<int64_t>(sizeof(T));
-    for (int64_t at = 0; at < row_bytes; at += kLineBytes) __builtin_prefetch(from + at);
+    if (call_.x) fetch_row(static_cast<const T*>(call_.x) + index * call_.x_stride, call_.dim);
+    if (call_.edge && call_.block.edge) {
+      fetch_row(static_cast<const T*>(call_.edge) + call_.block.edge[e] * call_.dim, call_.dim);
+    }
   }
 
   void add_edges(int64_t row, EdgeRange range, std::vector<A>& slopes, std::vector<A>& bent) {

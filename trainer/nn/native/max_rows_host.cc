@@ -4,18 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "trainer/nn/native/host_rows.h"
+
 namespace cohort::trainer {
 namespace {
-
-constexpr int kRowsAtOnce = 64;
-constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are read
-constexpr int64_t kLineBytes = 64;
-
-template <typename T>
-void fetch(const T* row, int64_t dim) {
-  const char* from = reinterpret_cast<const char*>(row);
-  for (int64_t at = 0; at < dim * static_cast<int64_t>(sizeof(T)); at += kLineBytes) __builtin_prefetch(from + at);
-}
 
 template <typename T, typename A>
 void take_row(int64_t dim, const T* __restrict from, A* __restrict largest, A* __restrict ties) {
@@ -57,7 +49,7 @@ void largest_of(const MaxCall& call) {
       std::fill(largest.begin(), largest.end(), range.begin < range.end ? A{-INFINITY} : A{0});
       std::fill(ties.begin(), ties.end(), A{0});
       for (int64_t e = range.begin; e < range.end; ++e) {
-        if (e + kEdgesAhead < call.block.num_edges) fetch(row_of(call.block.index[e + kEdgesAhead]), call.dim);
+        if (e + kEdgesAhead < call.block.num_edges) fetch_row(row_of(call.block.index[e + kEdgesAhead]), call.dim);
         take_row(call.dim, row_of(call.block.index[e]), largest.data(), ties.data());
       }
       T* out = static_cast<T*>(call.out) + row * call.dim;
@@ -83,8 +75,8 @@ void shares_of(const MaxGradCall& call) {
         for (int64_t e = edges.begin; e < edges.end; ++e) {
           if (e + kEdgesAhead < call.block.num_edges) {
             const int64_t ahead = call.block.index[e + kEdgesAhead] * call.dim;
-            fetch(static_cast<const T*>(call.largest) + ahead, call.dim);
-            fetch(static_cast<const T*>(call.shares) + ahead, call.dim);
+            fetch_row(static_cast<const T*>(call.largest) + ahead, call.dim);
+            fetch_row(static_cast<const T*>(call.shares) + ahead, call.dim);
           }
           const int64_t at = call.block.index[e] * call.dim;
           const T *largest = static_cast<const T*>(call.largest) + at,

@@ -8,8 +8,6 @@ namespace {
 
 using base::kBlockThreads;
 
-constexpr int kHeads = kDotHeads;
-
 extern __shared__ __align__(16) uint8_t shared_bytes[];
 
 // A group's products for one row of gradients, of G, with rows of T: some heads and kPacks of a lane's packs of columns
@@ -22,7 +20,7 @@ class SharedDots {
   using Grad = Pack<G, kVec>;
   static constexpr int kPack = kVec;
   static constexpr int kMinBlocks = 2;
-  static constexpr int kSharedBytes = kHeads * kPacks * static_cast<int>(kBlockThreads * sizeof(Grad));
+  static constexpr int kSharedBytes = kDotHeads * kPacks * static_cast<int>(kBlockThreads * sizeof(Grad));
   static constexpr int kAtOnce = kPacks > 2 ? 3 : 4;  // edges
 
   __device__ SharedDots(const DotCall& call, int64_t row, int lane, int lanes)
@@ -35,7 +33,7 @@ class SharedDots {
         grads_(reinterpret_cast<Grad*>(shared_bytes) + threadIdx.x) {}
 
   __device__ void run(EdgeRange range, bool with_own) {
-    for (head_ = 0; head_ < call_.heads; head_ += kHeads) {
+    for (head_ = 0; head_ < call_.heads; head_ += kDotHeads) {
       for (first_ = 0; first_ < call_.dim; first_ += lanes_ * kVec * kPacks) {
         take_grads();
         for (int64_t e = range.begin; e < range.end; e += lanes_) multiply(e, range.end);
@@ -56,7 +54,7 @@ class SharedDots {
 
   __device__ void take_grads() const {
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < kDotHeads; ++h) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
         const int64_t at = row_ * call_.grad.row_stride + (head_ + h) * call_.grad.head_stride + column_of(p);
@@ -96,7 +94,7 @@ class SharedDots {
         counts[k] = !(call_.block.skip_self && index == own_);
         loaded[k] = load(index);
       }
-      A value[kAtOnce][kHeads] = {};
+      A value[kAtOnce][kDotHeads] = {};
       add_products(loaded, value);
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {
@@ -108,19 +106,19 @@ class SharedDots {
 
   __device__ void multiply_own() const {
     const Loaded loaded[1] = {load(own_)};
-    A value[1][kHeads] = {};
+    A value[1][kDotHeads] = {};
     add_products(loaded, value);
     put(call_.own_dots, own_, sum_over_lanes(value[0], lane_, lanes_, mask_), true);
   }
 
   // Adds this lane's part of each head's products with some rows.
   template <int kRows>
-  __device__ void add_products(const Loaded (&loaded)[kRows], A (&value)[kRows][kHeads]) const {
+  __device__ void add_products(const Loaded (&loaded)[kRows], A (&value)[kRows][kDotHeads]) const {
     __pipeline_wait_prior(0);  // the rows were on their way meanwhile
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h) {
+      for (int h = 0; h < kDotHeads; ++h) {
         const Grad grad = grad_of(h, p);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
@@ -133,7 +131,7 @@ class SharedDots {
   }
 
   __device__ void put(void* dots, int64_t at, A value, bool counts) const {
-    if (lane_ >= kHeads || head_ + lane_ >= call_.heads) return;
+    if (lane_ >= kDotHeads || head_ + lane_ >= call_.heads) return;
     A& to = static_cast<A*>(dots)[at * call_.heads + head_ + lane_];
     const A before = first_ == 0 ? A{0} : to;
     to = counts ? before + value : A{0};

@@ -9,7 +9,7 @@ namespace {
 // that after ReLU and dropout.
 enum class Way { kPlain, kScaled, kDropIn };
 
-constexpr int kHeads = 4;  // most whose factors a lane has for the warp
+constexpr int kSumHeads = 4;  // most whose factors a lane has for the warp
 
 template <typename T, int kVec, Way kWay, bool kIndexed = false>
 class RowSum {
@@ -31,11 +31,11 @@ class RowSum {
   using Loaded = std::conditional_t<kWay == Way::kPlain, Pack<T, kVec>, Scaled>;
   using Part = Pack<T, kVec>;
   struct Factors {
-    A value[kHeads] = {};
+    A value[kSumHeads] = {};
   };
   static constexpr int kParts = 1;
 
-  static bool streams(const Call& call) { return call.heads <= kHeads && !(kIndexed && call.block.skip_self); }
+  static bool streams(const Call& call) { return call.heads <= kSumHeads && !(kIndexed && call.block.skip_self); }
   static __device__ int64_t source(const Call& call, int64_t index) { return at(call.row_index, index); }
   static __device__ const Part* part(const Call& call, int64_t row, int64_t column, int) {
     return reinterpret_cast<const Part*>(static_cast<const T*>(call.x) + row * call.x_stride + column);
@@ -44,7 +44,7 @@ class RowSum {
     Factors factors;
     const A of_row = call.index_factor ? static_cast<const A*>(call.index_factor)[index] : A{1};
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < kSumHeads; ++h) {
       factors.value[h] = of_row;
       if (call.edge_factor && h < call.heads) {
         factors.value[h] = times(static_cast<const A*>(call.edge_factor)[number * call.heads + h], of_row);
@@ -57,7 +57,7 @@ class RowSum {
     if (call_.block.skip_self && index == row_) return;
     A factor = factors.value[0];
 #pragma unroll
-    for (int h = 1; h < kHeads; ++h) factor = head_ == h ? factors.value[h] : factor;
+    for (int h = 1; h < kSumHeads; ++h) factor = head_ == h ? factors.value[h] : factor;
     add_pack(parts[0], factor);
   }
 

@@ -3,14 +3,11 @@
 #include <vector>
 
 #include "trainer/nn/native/activation_host.h"
+#include "trainer/nn/native/host_rows.h"
 #include "trainer/nn/native/sum_rows.h"
 
 namespace cohort::trainer {
 namespace {
-
-constexpr int kRowsAtOnce = 64;
-constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
-constexpr int64_t kLineBytes = 64;
 
 template <typename T>
 class RowSummer {
@@ -48,9 +45,7 @@ class RowSummer {
 
   void fetch(int64_t edge) const {
     if (edge >= call_.block.num_edges) return;
-    const void* row = row_at(call_.x, call_.x_stride, call_.row_index, call_.block.index[edge]);
-    const int64_t row_bytes = call_.dim * static_cast<int64_t>(sizeof(T));
-    for (int64_t at = 0; at < row_bytes; at += kLineBytes) __builtin_prefetch(static_cast<const char*>(row) + at);
+    fetch_row(row_at(call_.x, call_.x_stride, call_.row_index, call_.block.index[edge]), call_.dim);
   }
 
   // to[c] += factor * edge factor of c's head * from[c]

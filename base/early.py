@@ -33,15 +33,12 @@ class EarlyProgram:
     def __init__(self, module: str, before: Callable[[], None]):
         self.began = time.monotonic()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        printed = os.memfd_create(module)
-        try:
-            with theirs:
-                command, environment = python("-m", module, LATER), POLITE | os.environ
-                self._process: subprocess.Popen | None = subprocess.Popen(
-                    command, env=environment, stdin=theirs.fileno(), stderr=printed, preexec_fn=before
-                )
-        finally:
-            os.close(printed)
+        self._printed = open(os.memfd_create(module), "rb")
+        with theirs:
+            command, environment = python("-m", module, LATER), POLITE | os.environ
+            self._process: subprocess.Popen | None = subprocess.Popen(
+                command, env=environment, stdin=theirs.fileno(), stderr=self._printed, preexec_fn=before
+            )
 
     def tell(
         self, argument: str, log: Path, environment: Mapping[str, str], append: bool, descriptors: tuple[int, ...] = ()
@@ -66,13 +63,24 @@ class EarlyProgram:
                 return None
         return process
 
+    def save_words(self, log: Path) -> None:
+        """Adds to the log what the program has printed, if it ended after it was told, and before it had the log."""
+        if words := _words_in(self._printed.fileno()):
+            with open(log, "ab") as file:
+                file.write(words)
+
     def drop(self) -> None:
         """Ends a program that was told nothing."""
         self._socket.close()
+        self._printed.close()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _words_in(printed: int) -> bytes:
+    return os.pread(printed, os.fstat(printed).st_size, 0)
 
 
 class Argument:
@@ -110,7 +118,8 @@ class Argument:
         log, null, printed = descriptors[0], os.open(os.devnull, os.O_RDONLY), os.dup(2)
         os.dup2(log, 2)
         os.dup2(null, 0)
-        os.write(log, os.pread(printed, os.fstat(printed).st_size, 0))
+        os.write(log, _words_in(printed))
+        os.ftruncate(printed, 0)
         for ours in (log, null, printed):
             os.close(ours)
         self._word = members["argument"]

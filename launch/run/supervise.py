@@ -59,6 +59,7 @@ class Child:
     rank: int  # of a trainer
     process: subprocess.Popen
     log: Path
+    early: EarlyProgram | None = None  # as which it began
 
 
 class Supervisor:
@@ -104,9 +105,10 @@ class Supervisor:
         descriptors += self.inherited
         process = early.tell(argv[-1], log, env, append, descriptors) if early else None
         if process is None:
+            early = None
             how = {"preexec_fn": begin_child, "pass_fds": descriptors}
             process = start_logged(argv, log, env, show_output, append, **how)
-        self.children.append(Child(role, name, rank, process, log))
+        self.children.append(Child(role, name, rank, process, log, early))
 
     def watch(self) -> int:
         """Waits until all trainers, those of other machines too, end well (0) or any process fails (1: the failure is
@@ -185,6 +187,9 @@ class Supervisor:
         if others := self._others_failure():
             LOG.error(others)
             return
+        for child in self.children:
+            if child.early:
+                child.early.save_words(child.log)
         ended, stages = self._ended()
         lines = []
         if self.mps and self.mps.died():

@@ -10,10 +10,13 @@ from cohort_gnn.base.early import EarlyProgram
 
 PROGRAM = """
 import json, os, sys
+from cohort_gnn.base import early
 from cohort_gnn.base.early import Argument
 
-argument = Argument(sys.argv[1])
+if os.environ.get("CRASHES"):
+    early.socket.recv_fds = lambda launcher, *_: launcher.recv(1) and os._exit(2)  # as a library may while it is loaded
 print("loading", file=sys.stderr, flush=True)
+argument = Argument(sys.argv[1])
 if os.environ.get("FAILS"):
     raise ImportError("no such package")
 path = argument.get()
@@ -55,6 +58,15 @@ def test_a_program_that_fails_as_it_begins_says_so_in_its_log(begin, tmp_path, m
     process = begin().tell("x", tmp_path / "log", {}, append=False)
     assert process.wait(timeout=30) == 1
     assert (tmp_path / "log").read_text().endswith("ImportError: no such package\n")
+
+
+def test_what_a_program_says_is_kept_though_it_ends_before_it_has_its_log(begin, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRASHES", "1")
+    program, log = begin(), tmp_path / "log"
+    process = program.tell("x", log, {}, append=False)
+    assert process.wait(timeout=30) == 2
+    program.save_words(log)
+    assert log.read_text() == "loading\n"
 
 
 def test_a_program_that_has_ended_is_told_nothing(begin, tmp_path):

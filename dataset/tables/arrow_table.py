@@ -111,7 +111,7 @@ class ParquetFile(ArrowTable):
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self.path, metadata=self._file.metadata, **READ_OPTIONS) as file:
-            return file.read_row_group(number, columns=names)
+            return file.read_row_group(number, columns=names, use_threads=False)
 
     def _most_bytes_of_groups(self, names: list[str]) -> float:
         """Of these columns of one row group, in memory; infinite for columns whose values have no fixed size."""

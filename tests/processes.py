@@ -96,15 +96,16 @@ def give_up_rights() -> None:
 def processes_of(text: str | Path) -> dict[int, list[str]]:
     """pid -> argv of the processes (zombies apart) that have `text` in an argument, and of trainers whose log is beside
     it or in it: they are told their run when they have begun."""
-    found, path = {}, Path(text)
+    found, path, wanted = {}, Path(text), str(text)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            argv = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            # Without the empty end of a program that was forked, which has room for 65,536 arguments (warm.py).
+            argv = (folder / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
             told = Path(os.readlink(folder / "fd/2")).parent if "cohort_gnn.trainer" in argv else None
         except (FileNotFoundError, ProcessLookupError):  # it has just ended
             continue
         beside = told and (path in (told, *told.parents) or path == told / "run.json")
-        if beside or any(str(text) in argument for argument in argv):
+        if beside or any(wanted in argument for argument in argv):
             found[int(folder.name)] = argv
     return found
 

@@ -137,7 +137,7 @@ class Merger {
     MergeResult result;
     demand_sound(stop);
     count(stop);
-    write_indptr(result);
+    write_indptr(result, stop);
     indices_.create(result.num_edges);
     for (MergedArray& array : beside_) array.create(result.num_edges);
     const int64_t nodes_at_once = std::max<int64_t>(1, kEdgesOfPiece * num_nodes() / (result.num_edges + 1));
@@ -280,19 +280,37 @@ class Merger {
         kNodesAtOnce);
   }
 
-  void write_indptr(MergeResult& result) {
-    NpyWriter indptr(options_.indptr.merged, DType::int64);
-    int64_t start = 0;
-    indptr.append(std::span<const int64_t>(&start, 1));
-    for (std::size_t node = 0; node < counts_.size(); ++node) {  // counts become starts
-      const int64_t count = counts_[node];
-      counts_[node] = start;
-      start += count;
-      indptr.append(std::span<const int64_t>(&start, 1));
-      if (changes_[node]) result.changed.push_back(static_cast<int64_t>(node));
+  // Counts become starts; says which lists change.
+  void write_indptr(MergeResult& result, const std::stop_token& stop) {
+    struct Piece {
+      int64_t edges = 0, changed = 0;
+    };
+    std::vector<Piece> before(static_cast<std::size_t>((num_nodes() + kChunk - 1) / kChunk));
+    for_chunks(num_nodes(), stop, [&](int64_t begin, int64_t end) {
+      Piece& piece = before[static_cast<std::size_t>(begin / kChunk)];
+      for (auto node = static_cast<std::size_t>(begin); node < static_cast<std::size_t>(end); ++node) {
+        piece.edges += counts_[node];
+        piece.changed += changes_[node];
+      }
+    });
+    Piece all;
+    for (Piece& piece : before) {
+      const Piece own = std::exchange(piece, all);
+      all = {all.edges + own.edges, all.changed + own.changed};
     }
+    result.num_edges = all.edges;
+    result.changed.resize(static_cast<std::size_t>(all.changed));
+    for_chunks(num_nodes(), stop, [&](int64_t begin, int64_t end) {
+      auto [start, changed] = before[static_cast<std::size_t>(begin / kChunk)];
+      for (auto node = static_cast<std::size_t>(begin); node < static_cast<std::size_t>(end); ++node) {
+        start += std::exchange(counts_[node], start);
+        if (changes_[node]) result.changed[static_cast<std::size_t>(changed++)] = static_cast<int64_t>(node);
+      }
+    });
+    NpyWriter indptr(options_.indptr.merged, DType::int64);
+    indptr.append(std::span<const int64_t>(counts_));
+    indptr.append(std::span<const int64_t>(&all.edges, 1));
     indptr.finish();
-    result.num_edges = start;
   }
 
   // The lists of nodes [begin, end) of all arrays. Lists that stay, side by side, are one stretch.

@@ -49,23 +49,23 @@ COHORT_CRC inline uint32_t crc_of_byte(uint32_t crc, uint8_t byte) { return __cr
 // The instruction gives its result after three cycles, but starts in each: several CRCs side by side, of bytes that
 // follow each other.
 constexpr int kLanePower = 12;
-constexpr std::size_t kLaneBytes = std::size_t{1} << kLanePower, kLanes = 4;
+constexpr std::size_t kLaneBytes = std::size_t{1} << kLanePower, kCrcLanes = 4;
 
 COHORT_CRC uint32_t crc_of_lanes(const std::byte* from, uint32_t crc) {
   static const uint32_t shift = shift_by_power(kLanePower);
-  std::array<uint64_t, kLanes> lanes = {crc};
+  std::array<uint64_t, kCrcLanes> lanes = {crc};
   for (std::size_t at = 0; at < kLaneBytes; at += sizeof(uint64_t)) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t lane = 0; lane < kCrcLanes; ++lane) {
       lanes[lane] = crc_of(lanes[lane], load_as<uint64_t>(from + lane * kLaneBytes + at));
     }
   }
   crc = static_cast<uint32_t>(lanes[0]);
-  for (std::size_t lane = 1; lane < kLanes; ++lane) crc = multiply(shift, crc) ^ static_cast<uint32_t>(lanes[lane]);
+  for (std::size_t lane = 1; lane < kCrcLanes; ++lane) crc = multiply(shift, crc) ^ static_cast<uint32_t>(lanes[lane]);
   return crc;
 }
 
 COHORT_CRC uint32_t crc_by_instruction(const std::byte* from, std::size_t count, uint32_t crc) {
-  for (; count >= kLanes * kLaneBytes; count -= kLanes * kLaneBytes, from += kLanes * kLaneBytes) {
+  for (; count >= kCrcLanes * kLaneBytes; count -= kCrcLanes * kLaneBytes, from += kCrcLanes * kLaneBytes) {
     crc = crc_of_lanes(from, crc);
   }
   uint64_t wide = crc;

@@ -11,8 +11,8 @@ namespace cohort::cache {
 namespace {
 
 constexpr uint64_t kBlockBytes = DiskFile::kBlockBytes;
-constexpr uint64_t kMostBytes = 32 << 10;  // that rows are read together
-constexpr std::size_t kFewRows = 4096;     // not worth waking threads for
+constexpr uint64_t kMostBytes = 32 << 10;   // that rows are read together
+constexpr std::size_t kFewDiskRows = 4096;  // not worth waking threads for
 
 // Consecutive blocks of the file.
 struct Blocks {
@@ -111,7 +111,7 @@ FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow tak
   disk_->demand_unchanged();
   const ibp::EncodedRef rows = planes_of(encoded().ref, plane_a);
   std::vector<std::pair<uint64_t, uint32_t>> places(ids.size());  // in the file; number in the fetch
-#pragma omp parallel for schedule(static) if (ids.size() > std::size_t{kFewRows})
+#pragma omp parallel for schedule(static) if (ids.size() > std::size_t{kFewDiskRows})
   for (std::size_t i = 0; i < ids.size(); ++i) {
     places[i] = {file_->offset_of(ibp::locate(rows, ids[i]).begin), static_cast<uint32_t>(i)};
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRegionAlign = 128;
 constexpr int64_t kPieceRows = 1 << 18;
-constexpr int64_t kEntryBytes = sizeof(uint64_t);
+constexpr int64_t kRowEntryBytes = sizeof(uint64_t);
 
 int64_t packed_bytes(const ibp::RowSpan& row) { return base::round_up(int64_t{row.bytes}, 4); }
 
@@ -19,7 +19,7 @@ int64_t packed_bytes(const ibp::RowSpan& row) { return base::round_up(int64_t{ro
 
 int64_t RowSubset::bytes_of(const ibp::EncodedRef& all, int64_t row) {
   const ibp::RowSpan span = ibp::locate(all, row);
-  if (all.layout != ibp::Layout::kSlots) return packed_bytes(span) + kEntryBytes;
+  if (all.layout != ibp::Layout::kSlots) return packed_bytes(span) + kRowEntryBytes;
   return int64_t{all.stride_bytes} + all.plane_b_stride_bytes + (span.raw ? all.overflow_stride_bytes : 0);
 }
 

@@ -12,7 +12,7 @@
 namespace cohort::cache {
 namespace {
 
-constexpr std::size_t kFewRows = 256;  // not worth waking threads for
+constexpr std::size_t kFewTieredRows = 256;  // not worth waking threads for
 
 [[noreturn]] void fail_row(const std::string& file, int64_t row) {
   throw base::Error({base::format("{}: row {}", file, row), "a valid encoding", "bytes that are not an encoded row",
@@ -55,7 +55,7 @@ TieredFetch TieredRows::fetch(std::span<const int64_t> ids, std::byte* out, bool
   fetch.far = far_->fetch(missing, plane_a, take);
   const ibp::EncodedRef rows = planes_of(rows_.ref, plane_a);
   int64_t bytes = 0, bad = -1;
-#pragma omp parallel for schedule(static) reduction(+ : bytes) reduction(max : bad) if (ids.size() > kFewRows)
+#pragma omp parallel for schedule(static) reduction(+ : bytes) reduction(max : bad) if (ids.size() > kFewTieredRows)
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (numbers[i] < 0) continue;
     const ibp::RowSpan row = ibp::locate(rows, numbers[i]);

@@ -10,7 +10,7 @@
 namespace cohort::dataset {
 namespace {
 
-constexpr std::size_t kBufferBytes = 8 << 20;
+constexpr std::size_t kWriterBytes = 8 << 20;
 
 }  // namespace
 
@@ -21,13 +21,13 @@ NpyWriter::NpyWriter(const std::filesystem::path& path, DType dtype)
   if (!file_) base::fail_errno(place_, "a file that can be written", errno);
   const std::string room(format_npy_header(dtype_, {0}).size(), ' ');  // as long as that of any length
   base::write_all(file_, std::as_bytes(std::span(room)), place_);
-  buffer_.reserve(kBufferBytes);
+  buffer_.reserve(kWriterBytes);
 }
 
 void NpyWriter::append_bytes(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
-  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
-  if (bytes.size() >= kBufferBytes) return base::write_all(file_, bytes, place_);
+  if (buffer_.size() + bytes.size() > kWriterBytes) flush();
+  if (bytes.size() >= kWriterBytes) return base::write_all(file_, bytes, place_);
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 

@@ -14,7 +14,7 @@ namespace cohort::cache {
 namespace {
 
 constexpr auto kComesAgain = std::chrono::milliseconds(100);
-constexpr const char* kCure = "see the log of this machine's sampler, and the network between the machines";
+constexpr const char* kPeerCure = "see the log of this machine's sampler, and the network between the machines";
 
 }  // namespace
 
@@ -56,7 +56,7 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
 
 std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) const {
   const auto& [name, host, port] = machines_[static_cast<std::size_t>(machine)];
-  Socket socket = Socket::connect(host, port, base::format("{} at {}:{}", name, host, port), kCure, limit);
+  Socket socket = Socket::connect(host, port, base::format("{} at {}:{}", name, host, port), kPeerCure, limit);
   const Hello hello = identity_.hello();
   socket.send(bytes_of(hello), limit);
   Welcome welcome;
@@ -91,7 +91,7 @@ void RowPeers::wait(std::unique_lock<std::mutex>& lock, std::condition_variable&
   if (in_time) return;
   throw OtherMachineError({machines_[static_cast<std::size_t>(machine)].name,
                            base::format("an answer within {} s", limit.seconds), "no answer to earlier requests",
-                           kCure});
+                           kPeerCure});
 }
 
 void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {

@@ -62,9 +62,10 @@ class Parts {
   double alpha_;
 };
 
-class Stream {
+class StreamingPartition {
  public:
-  Stream(std::span<const NumberedLists> relations, std::span<const uint8_t> train, const PartitionOptions& options)
+  StreamingPartition(std::span<const NumberedLists> relations, std::span<const uint8_t> train,
+                     const PartitionOptions& options)
       : relations_(relations),
         train_(train),
         num_parts_(static_cast<std::size_t>(options.num_parts)),
@@ -126,7 +127,7 @@ class Stream {
 
 std::vector<int32_t> partition_streaming(std::span<const NumberedLists> lists, std::span<const uint8_t> train,
                                          const PartitionOptions& options, const std::stop_token& stop) {
-  return Stream(lists, train, options).run(stop);
+  return StreamingPartition(lists, train, options).run(stop);
 }
 
 }  // namespace cohort::dataset

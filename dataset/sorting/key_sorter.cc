@@ -48,10 +48,10 @@ class RunReader {
 
 // Merges runs, some of whose keys it hands out at a time.
 template <typename Key>
-class Merger {
+class RunMerger {
  public:
   // unique: equal keys come once.
-  Merger(std::vector<RunReader<Key>> runs, bool unique) : runs_(std::move(runs)), unique_(unique) {
+  RunMerger(std::vector<RunReader<Key>> runs, bool unique) : runs_(std::move(runs)), unique_(unique) {
     for (std::size_t run = 0; run < runs_.size(); ++run) firsts_.push_back({runs_[run].key(), run});
     std::ranges::sort(firsts_);
   }
@@ -199,7 +199,7 @@ void BasicKeySorter<Key>::merge_runs(const Use& use, const std::stop_token& stop
   const std::size_t window = std::clamp(capacity_ / runs_.size(), kMinWindow, kMaxWindow);
   std::vector<RunReader<Key>> readers;
   for (const Run& run : runs_) readers.emplace_back(*file_, run.offset, run.count, window);
-  Merger<Key> merger(std::move(readers), unique_);
+  RunMerger<Key> merger(std::move(readers), unique_);
   std::vector<Key> keys, following;
   merger.next(keys);
   while (!keys.empty()) {

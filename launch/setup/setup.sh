@@ -296,10 +296,10 @@ choose_cuda() {
   # CMake cuts nvcc's own library path at a space; for the packages' nvcc, whose path is the checkout's, this mends it.
   [[ $nvcc != "$deps"/* ]] || export LIBRARY_PATH=${nvcc%/bin/nvcc}/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
   architectures=${COHORT_CUDA_ARCHITECTURES:-}
-  cuda_flags=${CUDAFLAGS:-}
+  unoptimized=no
   if [[ -z $architectures && $has_gpu == no ]]; then
     architectures=${without_gpu:-90}
-    [[ $architectures != *-virtual ]] || cuda_flags+=" -Xcicc=-O0" # a test of the compiler alone: nothing runs this PTX
+    [[ $architectures != *-virtual ]] || unoptimized=yes # a test of the compiler alone: nothing runs this PTX
     say "no GPU here: compiling CUDA code for architecture $architectures only (COHORT_CUDA_ARCHITECTURES changes this)"
   fi
   : "${architectures:=80-real;90}"
@@ -314,7 +314,8 @@ configure() {
   options=(-S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPython_EXECUTABLE=$python" -DCOHORT_TESTS=ON)
   if [[ $with_cuda == yes ]]; then
     options+=(-DCOHORT_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "-DCMAKE_CUDA_ARCHITECTURES=$architectures"
-      "-DCMAKE_CUDA_FLAGS=$cuda_flags")
+      "-DCMAKE_CUDA_FLAGS=${CUDAFLAGS:-}")
+    [[ $unoptimized == no ]] || options+=("-DCMAKE_CUDA_FLAGS_RELEASE=-Xcicc=-O0 -O0 -DNDEBUG")
     [[ $has_gpu == yes ]] || options+=(-DCOHORT_GPU_TESTS=OFF)
   else
     options+=(-DCOHORT_CUDA=OFF)
@@ -341,7 +342,7 @@ build_target() {
 build_without_cuda() {
   [[ $with_cuda == yes ]] || return 0
   local folder=$without_cuda flags=()
-  command -v ccache >/dev/null || flags=(-DCMAKE_CXX_FLAGS_RELEASE=-O0)
+  { [[ -z ${CCACHE_DISABLE:-} ]] && command -v ccache >/dev/null; } || flags=(-DCMAKE_CXX_FLAGS_RELEASE=-O0)
   local cure="what only CUDA code includes or defines stands outside #ifdef COHORT_WITH_CUDA; the log names the file"
   [[ -f $folder/CMakeCache.txt ]] ||
     step configure_without_cuda "configuring build-without-cuda/" "the last lines above name what is missing" \

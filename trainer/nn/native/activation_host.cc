@@ -2,11 +2,11 @@
 
 #include "base/random_many.h"
 #include "trainer/nn/native/activation_host.h"
+#include "trainer/nn/native/host_rows.h"
 
 namespace cohort::trainer {
 namespace {
 
-constexpr int64_t kFewElements = 4096;  // not worth waking threads for
 constexpr int64_t kGroupsAtOnce = 4 * base::kRandomAtOnce;
 constexpr int64_t kElementsAtOnce = kGroupsAtOnce * kElementsADraw;
 

@@ -5,8 +5,9 @@
 
 namespace cohort::trainer {
 
-inline constexpr int kRowsAtOnce = 64;     // that a thread takes
-inline constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
+inline constexpr int kRowsAtOnce = 64;         // that a thread takes
+inline constexpr int64_t kFewElements = 4096;  // not worth waking threads for
+inline constexpr int64_t kEdgesAhead = 6;      // whose rows come from memory while those before are added
 
 // Asks for a row of `dim` elements that is needed soon.
 template <typename T>

@@ -1,11 +1,7 @@
+#include "trainer/nn/native/host_rows.h"
 #include "trainer/nn/native/totals.h"
 
 namespace cohort::trainer {
-namespace {
-
-constexpr int64_t kFewElements = 4096;  // not worth waking threads for
-
-}  // namespace
 
 void run_on_host(const TotalsCall& call) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {

@@ -7,9 +7,8 @@ A graph of random pairs, one node for 20 edges, is imported without the last edg
 between nodes that are there, once with as large a share of new nodes and their rows (not with --only edges). Beside it
 stands the import of all. Each is a process of its own with --memory 2GB, and all take turns; a line has the median of
 the rounds. "in it" are the seconds that the command says, without the start of Python. The arrays of the result are
-compared, whole. Data
-sets are in a folder in FOLDER, which is removed in the end; the page cache is warm. Peak memory is the resident memory
-of the process, with the pages of files that it has mapped.
+compared, whole. Data sets are in a folder in FOLDER, which is removed in the end; the page cache is warm. Peak memory
+is the resident memory of the process, with the pages of files that it has mapped.
 """
 
 import argparse

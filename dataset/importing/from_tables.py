@@ -17,7 +17,7 @@ from cohort_gnn.dataset.importing.beside import AS_IT_IS
 from cohort_gnn.dataset.importing.importer import write_source
 from cohort_gnn.dataset.layouts.described import described_graph
 from cohort_gnn.dataset.layouts.description import Description
-from cohort_gnn.dataset.tables.arrow_table import MOST_ROWS, ArrowStream
+from cohort_gnn.dataset.tables.arrow_table import ArrowStream
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tasks import SPLITS
 from cohort_gnn.spec.graph import EdgeType
@@ -156,8 +156,6 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
     if isinstance(table, pa.RecordBatchReader):
         return table
     try:
-        if callable(reader := getattr(table, "to_arrow_reader", None)):  # DuckDB; its stream gives 1 M rows at a time
-            return reader(MOST_ROWS)
         if hasattr(table, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(table)
         if callable(scanner := getattr(table, "scanner", None)):  # a pyarrow Dataset

@@ -209,6 +209,11 @@ def _pyarrow_csv(frame: Frame, path: Path, draw: random.Random, options: _Csv) -
 # --- Parquet ----------------------------------------------------------------------------------------------------------
 
 
+def _few_rows(table: pa.Table, least: int) -> int:
+    """Of a row group: a large file has 200 of them, not thousands, which take seconds to read."""
+    return max(least, len(table) // 200)
+
+
 def _pandas_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
     given = {} if frame.index is not None else {"index": draw.choice((None, False))}
     to_pandas(frame, draw).to_parquet(path, **given)
@@ -216,8 +221,9 @@ def _pandas_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
 
 
 def _polars_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
-    given = {"compression": draw.choice(("zstd", "snappy", "uncompressed")), "row_group_size": draw.choice((None, 5))}
-    pl.from_arrow(frame.table()).write_parquet(path, **given)
+    table, compression = frame.table(), draw.choice(("zstd", "snappy", "uncompressed"))
+    given = {"compression": compression, "row_group_size": draw.choice((None, _few_rows(table, 5)))}
+    pl.from_arrow(table).write_parquet(path, **given)
     return f"write_parquet({given})"
 
 
@@ -227,7 +233,8 @@ def _duckdb_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
 
 
 def _pyarrow_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
-    table, given = frame.table(), {"row_group_size": draw.choice((None, 7)), "version": draw.choice(("1.0", "2.6"))}
+    table = frame.table()
+    given = {"row_group_size": draw.choice((None, _few_rows(table, 7))), "version": draw.choice(("1.0", "2.6"))}
     texts = [i for i, c in enumerate(frame.columns) if pa.types.is_string(c.type)]
     if texts and draw.random() < 0.3:  # a categorical column
         i = draw.choice(texts)

@@ -171,9 +171,9 @@ def test_requests_that_are_scored_together_do_not_see_each_other(graphs, monkeyp
 def test_each_neighbour_is_drawn_as_often(graphs, monkeypatch):
     """A mean over drawn neighbours is that over all, on average."""
     grown, counts = graphs[False], np.zeros(NODES)
-    relation = next(iter(grown.before.edge_types))
+    model, relation = model_on("sage", grown.before), next(iter(grown.before.edge_types))
     for seed in range(600):
-        lists = scorer_of(monkeypatch, model_on("sage", grown.before), grown.before, seed=seed)._lists
+        lists = scorer_of(monkeypatch, model, grown.before, seed=seed)._lists
         drawn = lists.lists(relation, np.array([3, 5]), most=20)
         assert list(np.diff(drawn.indptr)) == [20, min(20, len(lists.lists(relation, np.array([5])).sources))]
         counts += np.bincount(drawn.sources[:20], minlength=NODES)

@@ -2,6 +2,7 @@
 
 import fcntl
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -93,13 +94,17 @@ def cache_home(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def seeds_without_places():
-    """torch.manual_seed() notes for GPUs that nothing has used where it was called: a millisecond each time."""
+def cheap_torch():
+    """What PyTorch has each test do for nothing: torch.manual_seed() notes for GPUs that are not used where it was
+    called, in a millisecond; and pytest attaches its handlers to each of 57 loggers that do not propagate."""
     import torch
 
     with pytest.MonkeyPatch.context() as patch:
         for backend in (torch.cuda, torch.xpu, torch.mtia):
             patch.setattr(backend, "traceback", SimpleNamespace(format_stack=list))
+        for name, logger in logging.root.manager.loggerDict.items():
+            if name.startswith("torch") and isinstance(logger, logging.Logger):
+                patch.setattr(logger, "propagate", True)
         yield
 
 

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACE = "from_tables"
-STREAM_HINT = "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect()"
+STREAM_HINT = (
+    "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect(), of a table of Iceberg "
+    "table.scan()"
+)
+UNORDERED = ("to_arrow_batch_reader", "to_pyarrow_dataset")  # of scans of Iceberg and tables of Delta Lake
 READ_ONCE = {"source", "target", "reverse_of"}  # keys of edges that are read with their ends, in one pass
 KEYS_HINT = "the keys are those of graph.yaml (dataset/FORMAT.md), with table in place of file"
 
@@ -46,8 +50,9 @@ def from_tables(
     removed in the end; the last one of edges, if it has nothing but their ends, goes straight into the data set. The
     rules are those of tables in files (dataset/FORMAT.md).
 
-    A table is a pandas or polars DataFrame, a pyarrow Table, RecordBatchReader or Dataset, a DuckDB relation, or any
-    other object with ``__arrow_c_stream__``, as the libraries of Iceberg, Delta Lake and ADBC return.
+    A table is a pandas or polars DataFrame, a pyarrow Table, RecordBatchReader or Dataset, a DuckDB relation, a
+    DeltaTable, a scan of pyiceberg, or any other object with ``__arrow_c_stream__``. Rows of Delta Lake and Iceberg
+    have no order, so their nodes need ``id``.
 
     Args:
         nodes: {node type: its table and what its columns mean}, by the keys of a node type in ``graph.yaml``, with
@@ -133,6 +138,9 @@ def _kept(
     described = dict(keys)
     table = described.pop("table", None)
     if table is not None:
+        if place.startswith("nodes.") and keys.get("id") is None and any(hasattr(table, name) for name in UNORDERED):
+            expected, actual = "a column of ids, as the rows of this table have no order", "no id"
+            raise CohortError(f"{PLACE}: {place}", expected, actual, "name it: id")
         path, reader = folder / place.replace(os.sep, "_"), _stream_of(table, place)
         if streams is not None and described.keys() <= READ_ONCE:
             streams[path.name] = ArrowStream(path, reader.schema, _batches(reader, place))
@@ -160,6 +168,9 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
             return pa.RecordBatchReader.from_stream(table)
         if callable(scanner := getattr(table, "scanner", None)):  # a pyarrow Dataset
             return scanner().to_reader()
+        for name in UNORDERED:
+            if callable(read := getattr(table, name, None)):
+                return _stream_of(read(), place)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", why(error), STREAM_HINT) from error
     raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", type(table).__name__, STREAM_HINT)

@@ -50,6 +50,26 @@ def stream(table: pa.Table) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=17))
 
 
+class DeltaTable:
+    """As far as deltalake 1.6 has it."""
+
+    def __init__(self, table: pa.Table):
+        self._table = table
+
+    def to_pyarrow_dataset(self) -> pads.Dataset:
+        return pads.dataset(self._table)
+
+
+class DataScan:
+    """As far as pyiceberg 0.12 has it."""
+
+    def __init__(self, table: pa.Table):
+        self._table = table
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        return stream(self._table)
+
+
 KINDS = {
     "pyarrow": lambda table, folder: table,
     "reader": lambda table, folder: stream(table),
@@ -57,6 +77,8 @@ KINDS = {
     "pandas": lambda table, folder: table.to_pandas(),
     "polars": lambda table, folder: pl.from_arrow(table),
     "duckdb": lambda table, folder: duckdb.from_arrow(table),
+    "delta": lambda table, folder: DeltaTable(table),
+    "iceberg": lambda table, folder: DataScan(table),
     "categories": lambda table, folder: table.to_pandas().astype({table.column_names[0]: "category"}),
 }
 
@@ -233,6 +255,9 @@ def test_what_is_wrong_is_named(tmp_path):
     assert error.place.startswith("from_tables") and "graph.yaml" in error.hint
     error = refused(tmp_path, {"user": {"file": "users.parquet"}}, edges)
     assert "import_graph" in error.hint
+    for table in (DeltaTable(USERS), DataScan(USERS)):
+        error = refused(tmp_path, {"user": {"table": table, "features": ["age"]}}, edges)
+        assert error.place == "from_tables: nodes.user" and "no order" in error.expected and "id" in error.hint
     index = USERS.select(["age"]).to_pandas().iloc[::-1]
     error = refused(tmp_path, {"user": {"table": index, "features": ["age"]}}, edges)
     assert error.place == "nodes.user" and "index" in str(error)

@@ -181,6 +181,7 @@ def _become(start: Start) -> None:
         gc.freeze()
         atexit._clear()
         while start.parent and os.getppid() != start.parent:
+            os.kill(start.parent, 0)  # fails if it has ended, and this process is left to another
             time.sleep(0.0005)
         _place(start)
         if _starts_programs(program_of(start.args)):

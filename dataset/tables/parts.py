@@ -37,13 +37,30 @@ def is_pattern(path: Path) -> bool:
 def part_files(source: Path) -> list[Path]:
     """The files in a folder and in its folders, or those that match a pattern, in the order of the numbers in their
     names. Names that begin with "_" or "." are left out: Spark's _SUCCESS, checksums, metadata.
+
+    Raises:
+        CohortError: the folder is one of Delta Lake, Iceberg or Hudi, whose log says which files are the table.
     """
     if is_pattern(source):
         matches = [Path(name) for name in glob.glob(str(source), recursive=True)]
         files = [file for match in matches for file in (_files_in(match) if match.is_dir() else [match])]
     else:
         files = _files_in(source) if source.is_dir() else []
+    for folder in dict.fromkeys(folder for file in files for folder in file.absolute().parents):
+        if (format := _lake_of(folder)) is not None:
+            actual = f"a folder of {format}, in which files with rows that were removed stay"
+            hint = "give cohort.from_tables what its library reads: DeltaTable(FOLDER), or table.scan() of Iceberg"
+            raise CohortError(str(source), "files that are a table together", actual, hint)
     return sorted(files, key=_by_numbers)
+
+
+def _lake_of(folder: Path) -> str | None:
+    """The format of tables that have such a folder."""
+    if (folder / "_delta_log").is_dir():
+        return "Delta Lake"
+    if (folder / ".hoodie").is_dir():
+        return "Hudi"
+    return "Iceberg" if any((folder / "metadata").glob("*.metadata.json")) else None
 
 
 def _files_in(folder: Path) -> list[Path]:

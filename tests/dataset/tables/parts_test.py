@@ -158,6 +158,24 @@ def test_an_order_that_names_leave_open_is_refused(tmp_path):
     assert error.place == str(numbers)
 
 
+LOGS = {
+    "Delta Lake": "_delta_log/00000000000000000000.json",
+    "Iceberg": "metadata/00000-8a41c993-82d3-4e17-914e-d785f9b51ed9.metadata.json",
+    "Hudi": ".hoodie/hoodie.properties",
+}
+
+
+@pytest.mark.parametrize("pattern", ["", "data/day=*/*.parquet", "data/day=1"])
+@pytest.mark.parametrize("format", LOGS)
+def test_folders_with_files_of_rows_that_were_removed_are_refused(tmp_path, format, pattern):
+    split(EDGES[["src", "dst"]], tmp_path / "t/data/day=1", [100])
+    log = tmp_path / "t" / LOGS[format]
+    log.parent.mkdir()
+    log.write_text("{}")
+    error = refusal(tmp_path / "t" / pattern, tmp_path / "out", **ALONE)
+    assert error.place == str(tmp_path / "t" / pattern) and format in error.found and "from_tables" in error.hint
+
+
 def test_values_of_folders(tmp_path):
     for name, rows in (("kind=a%2Fb", ROWS.iloc[:20]), ("kind=__HIVE_DEFAULT_PARTITION__", ROWS.iloc[20:])):
         split(rows[["a"]], tmp_path / "rows" / name, [])

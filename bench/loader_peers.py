@@ -2,10 +2,10 @@
 
     python bench/loader_peers.py DIR [--workers 0,1,2] [--fanout 15,10] [--hidden 128] [--batch-size 1024] [--rounds 3]
 
-DIR is a data set of one node type with labels. Both loaders have the same seeds, fanout and batch size, on the CPU;
-PyG's, which needs torch-sparse or pyg-lib, with each number of workers. An epoch of loading alone takes all batches,
-one of training also a step of GraphSAGE (PyG's SAGEConv, Adam) for each. All take turns; the table has medians of the
-rounds, after one round that does not count. Iterating a loader begins an epoch of its own, so starting workers counts.
+DIR is a data set of one node type with labels. Both loaders have the training nodes as seeds, the same fanout and batch
+size, on the CPU; PyG's, which needs torch-sparse or pyg-lib, with each number of workers. An epoch of loading alone
+takes all batches, one of training also a step of GraphSAGE (PyG's SAGEConv, Adam) for each. All take turns; the table
+has medians of the rounds, after one round that does not count. Workers of PyG stay from epoch to epoch.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def pyg_data(folder: Path) -> tuple[Data, torch.Tensor]:
     graph = cohort.dataset.open(folder)
     indptr, indices = (torch.from_numpy(array.copy()) for array in (graph.indptr, graph.indices))
     targets = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
-    labels = torch.from_numpy(graph.labels.copy()).long()
-    rows = torch.from_numpy(graph.features[:].copy())
+    labels = torch.from_numpy(graph.y.copy()).long()
+    rows = torch.from_numpy(graph.x.copy())
     data = Data(x=rows, y=labels, edge_index=torch.stack([indices.long(), targets]))
     return data, torch.from_numpy(graph.train_ids.copy()).long()
 
@@ -55,7 +55,7 @@ def main() -> None:
     args = parser.parse_args()
     data, seeds = pyg_data(args.data)
     how = {"batch_size": args.batch_size, "shuffle": True}
-    loaders = {"cohort": cohort.NeighborLoader(args.data, args.fanout, device="cpu", **how)}
+    loaders = {"cohort": cohort.NeighborLoader(args.data, args.fanout, seeds, device="cpu", **how)}
     for workers in args.workers:
         kept = {"num_workers": workers, "persistent_workers": workers > 0}
         loaders[f"PyG, {workers} workers"] = NeighborLoader(data, args.fanout, seeds, **how, **kept)

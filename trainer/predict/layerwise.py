@@ -218,10 +218,20 @@ class Layerwise:
 
     def features(self) -> RowsByType:
         """What the first layer reads, in the memory of the device if it has room."""
-        rows = self.features_by_id()
-        if self.memory.kept_in[0] != KeptIn.WHOLE:
-            return dict(rows)
-        return {name: self._taken(rows[name], self.nodes_of(name), self._tables[name].feature_dim) for name in rows}
+        return self.in_memory(0, dict(self.features_by_id()))
+
+    def in_memory(self, number: int, rows: RowsByType) -> RowsByType:
+        """The rows that a layer reads, in the memory of the device if it has room."""
+        if self.memory.kept_in[number] != KeptIn.WHOLE:
+            return rows
+        widths = {name: self._width(number, name) for name, some in rows.items() if not isinstance(some, Tensor)}
+        return rows | {name: self._taken(rows[name], self.nodes_of(name), width) for name, width in widths.items()}
+
+    def reads_many(self, number: int, nodes: Mapping[str, Tensor]) -> bool:
+        """Whether a layer, for some nodes of each type, reads more rows than there are: then rows of all nodes in the
+        memory of the device cost less than copies of those of each piece."""
+        read = sum(self.work_of(number, name, some) for name, some in nodes.items())
+        return read > sum(table.num_nodes for table in self._tables.values())
 
     def _has_rows(self, name: str) -> bool:
         """Whether nodes of a type have features, learned rows or ages."""

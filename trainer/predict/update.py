@@ -96,6 +96,8 @@ def update_layers(
     rows: RowsByType = dict(layers.features_by_id())
     with row_tiles():
         for number, names in enumerate(layers.gives):
+            if layers.reads_many(number, reached.nodes[number]):
+                rows = layers.in_memory(number, rows)
             made: dict[str, UpdatedRows] = {}
             for name in names:
                 nodes, (count, width) = reached.nodes[number][name], layers.shape_of(number, name)

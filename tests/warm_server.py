@@ -48,6 +48,9 @@ def _begin_own() -> warm.Server:
     ours, theirs = socket.socketpair()
     address, shells = warm.listening()
     if os.fork() == 0:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to all processes of a terminal
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, lambda *_: None)  # which is reset in what is forked, as ignoring would not be
         _leave_all_but(theirs, shells)
         _serve(theirs, shells)
     theirs.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of rows whose column is null
 DIGITS = re.compile(r"(\d+)")
+ICEBERG = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.gz)?\.metadata\.json")  # names of the metadata of a table
 
 
 def are_integers(values: Iterable[str | None]) -> bool:
@@ -60,7 +61,8 @@ def _lake_of(folder: Path) -> str | None:
         return "Delta Lake"
     if (folder / ".hoodie").is_dir():
         return "Hudi"
-    return "Iceberg" if any((folder / "metadata").glob("*.metadata.json")) else None
+    names = (path.name for path in (folder / "metadata").glob("*.metadata.json"))
+    return "Iceberg" if any(map(ICEBERG.fullmatch, names)) else None
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -176,6 +176,13 @@ def test_folders_with_files_of_rows_that_were_removed_are_refused(tmp_path, form
     assert error.place == str(tmp_path / "t" / pattern) and format in error.found and "from_tables" in error.hint
 
 
+def test_metadata_of_something_else_is_no_table_of_iceberg(tmp_path):
+    edges = split(EDGES[["src", "dst"]], tmp_path / "data", [100])
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata/study.metadata.json").write_text("{}")
+    expect_edges(imported(edges, **ALONE))
+
+
 def test_values_of_folders(tmp_path):
     for name, rows in (("kind=a%2Fb", ROWS.iloc[:20]), ("kind=__HIVE_DEFAULT_PARTITION__", ROWS.iloc[20:])):
         split(rows[["a"]], tmp_path / "rows" / name, [])

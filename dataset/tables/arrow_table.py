@@ -111,7 +111,8 @@ class ParquetFile(ArrowTable):
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self.path, metadata=self._file.metadata, **READ_OPTIONS) as file:
-            return file.read_row_group(number, columns=names, use_threads=False)
+            # As many groups are read at once as there are ends of edges; more columns are decoded side by side.
+            return file.read_row_group(number, columns=names, use_threads=len(names) > GROUPS_AHEAD)
 
     def _most_bytes_of_groups(self, names: list[str]) -> float:
         """Of these columns of one row group, in memory; infinite for columns whose values have no fixed size."""

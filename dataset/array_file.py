@@ -8,6 +8,7 @@ import contextlib
 import math
 import os
 import struct
+import threading
 import tokenize
 import zipfile
 import zlib
@@ -28,6 +29,8 @@ UNREADABLE = (
     OverflowError, RecursionError, NotImplementedError, RuntimeError, tokenize.TokenError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+# NumPy parses headers as Python, and CPython 3.11 counts how deep all threads are in that together: SystemError.
+ONE_HEADER_AT_ONCE = threading.RLock()
 DAMAGED = "damaged bytes"
 MAGIC = b"\x93NUMPY"
 LONGEST_TEXT = 1024  # bytes of an array of one text, with its header
@@ -308,7 +311,7 @@ def _member(path: str | Path, name: str) -> BufferedIOBase:
 
 def _parse(place: str, open_file: Callable[[], BufferedIOBase], size: int) -> ArrayFile:
     hint = "write it again with numpy.save; pickled objects are never loaded"
-    with contextlib.closing(open_file()) as file:
+    with contextlib.closing(open_file()) as file, ONE_HEADER_AT_ONCE:
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -344,7 +347,8 @@ def _begin_of(open_file: Callable[[], BufferedIOBase]) -> str:
 def map_array(path: Path) -> np.ndarray:
     """An array of a data set, mapped from disk."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with ONE_HEADER_AT_ONCE:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
         hint = "write it again with numpy.save"
         actual = why(error, "a header that NumPy does not read")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -17,6 +18,8 @@ namespace cohort::dataset {
 struct Lists {
   std::vector<int64_t> offsets;  // [nodes + 1], where each list starts
   std::vector<int64_t> sources;  // empty if they are more than wanted
+  std::vector<int64_t>
+      places;  // [sources]: of an edge among those of the graph; of the i-th new one, csc.num_edges + i
 };
 
 // Whose lists are read, and how.
@@ -24,10 +27,14 @@ struct ListsCall {
   base::CscRef csc;
   std::span<const int64_t> nodes;  // those from csc.num_nodes on are new, and have no lists there
   std::span<const int64_t> keys;   // [nodes], by which is drawn
-  // New edges, at the ends of lists: as each has a new node at one end, it leads into a new node, which has no others,
-  // or comes from one, whose number is higher than those of others.
+  // New edges. As each has a new node at one end, it leads into a new node, which has no others, or comes from one,
+  // whose number is higher than those of others.
   std::span<const int64_t> new_sources, new_targets;
-  int64_t most = -1;  // of longer lists so many edges are drawn; -1: they are taken whole
+  std::span<const int64_t> times = {};      // [csc.num_edges], by which lists ascend; empty: lists ascend by source
+  std::span<const int64_t> new_times = {};  // [new_sources], if there are times
+  bool are_numbered = false;                // new edges of equal times stay in their order, whatever their sources
+  int64_t oldest = INT64_MIN, latest = INT64_MAX;  // the first and the last time that edges in lists may have
+  int64_t most = -1;                               // of longer lists so many edges are drawn; -1: they are taken whole
   uint64_t seed = 0;
   int64_t most_edges = INT64_MAX;  // of all lists together
 };
@@ -49,24 +56,90 @@ inline void draw_places(base::PhiloxKey key, int64_t list_key, int64_t length, s
   }
 }
 
+// The lists of a graph with new edges, in the order that a data set of all would have.
+class GrownLists {
+ public:
+  struct NewEdge {
+    int64_t target, time, source, number;
+    auto operator<=>(const NewEdge&) const = default;
+  };
+  // A list: edges [first, last) of the graph, and new ones.
+  struct List {
+    int64_t first, last;
+    std::span<const NewEdge> came;
+    int64_t length() const { return last - first + std::ssize(came); }
+  };
+
+  explicit GrownLists(const ListsCall& call) : call_(call) {
+    for (std::size_t e = 0; e < call.new_targets.size(); ++e) {
+      const int64_t time = is_timed() ? call.new_times[e] : 0;
+      if (time < call.oldest || time > call.latest) continue;
+      const int64_t order = is_timed() && call.are_numbered ? 0 : call.new_sources[e];
+      came_.push_back({call.new_targets[e], time, order, static_cast<int64_t>(e)});
+    }
+    std::ranges::sort(came_);
+  }
+
+  List of(int64_t node) const {
+    const base::CscRef& csc = call_.csc;
+    List list{0, 0, {}};
+    if (node < csc.num_nodes) {
+      list = {csc.indptr[node], csc.indptr[node + 1], {}};
+      if (is_timed()) {
+        const auto times =
+            call_.times.subspan(static_cast<std::size_t>(list.first), static_cast<std::size_t>(list.last - list.first));
+        list.last = list.first + (std::ranges::upper_bound(times, call_.latest) - times.begin());
+        list.first += std::ranges::lower_bound(times, call_.oldest) - times.begin();
+        list.last = std::max(list.first, list.last);
+      }
+    }
+    if (!came_.empty()) {
+      const auto came = std::ranges::equal_range(came_, node, {}, &NewEdge::target);
+      list.came = {came.begin(), came.end()};
+    }
+    return list;
+  }
+
+  // Makes places in a list those of its edges.
+  void resolve(const List& list, std::span<int64_t> places) const {
+    const int64_t stored = list.last - list.first;
+    if (!is_timed() || list.came.empty() || stored == 0) {
+      for (int64_t& place : places)
+        place = place < stored ? list.first + place : new_place(list.came[static_cast<std::size_t>(place - stored)]);
+      return;
+    }
+    std::vector<int64_t> merged;  // by time; of equal times those of the graph come first
+    int64_t next = list.first;
+    for (const NewEdge& edge : list.came) {
+      while (next < list.last && call_.times[static_cast<std::size_t>(next)] <= edge.time) merged.push_back(next++);
+      merged.push_back(new_place(edge));
+    }
+    while (next < list.last) merged.push_back(next++);
+    for (int64_t& place : places) place = merged[static_cast<std::size_t>(place)];
+  }
+
+  int64_t source_at(int64_t place) const {
+    const int64_t stored = call_.csc.num_edges;
+    return place < stored ? call_.csc.index(place) : call_.new_sources[static_cast<std::size_t>(place - stored)];
+  }
+
+ private:
+  bool is_timed() const { return !call_.times.empty() || !call_.new_times.empty(); }
+  int64_t new_place(const NewEdge& edge) const { return call_.csc.num_edges + edge.number; }
+
+  const ListsCall& call_;
+  std::vector<NewEdge> came_;
+};
+
 inline Lists draw_lists(const ListsCall& call) {
-  using Edge = std::pair<int64_t, int64_t>;  // target, source
   constexpr int64_t kListsAtOnce = 128;
   const auto count = static_cast<int64_t>(call.nodes.size());
-  std::vector<Edge> edges;
-  for (std::size_t e = 0; e < call.new_targets.size(); ++e)
-    edges.emplace_back(call.new_targets[e], call.new_sources[e]);
-  std::ranges::sort(edges);
-  const auto length_of = [&](int64_t node) {
-    return node < call.csc.num_nodes ? call.csc.indptr[node + 1] - call.csc.indptr[node] : 0;
-  };
-  const auto came_to = [&](int64_t node) { return std::ranges::equal_range(edges, node, {}, &Edge::first); };
+  const GrownLists grown(call);
   Lists lists;
   lists.offsets.resize(call.nodes.size() + 1);
   const auto take_length = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t node = call.nodes[static_cast<std::size_t>(i)];
-      const int64_t length = length_of(node) + (edges.empty() ? 0 : std::ssize(came_to(node)));
+      const int64_t length = grown.of(call.nodes[static_cast<std::size_t>(i)]).length();
       lists.offsets[static_cast<std::size_t>(i) + 1] = call.most < 0 ? length : std::min(length, call.most);
     }
   };
@@ -74,21 +147,20 @@ inline Lists draw_lists(const ListsCall& call) {
   for (std::size_t i = 0; i < call.nodes.size(); ++i) lists.offsets[i + 1] += lists.offsets[i];
   if (lists.offsets.back() > call.most_edges) return lists;
   lists.sources.resize(static_cast<std::size_t>(lists.offsets.back()));
+  lists.places.resize(lists.sources.size());
   const auto take_sources = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t node = call.nodes[static_cast<std::size_t>(i)], stored = length_of(node);
-      const auto came = edges.empty() ? std::ranges::subrange(edges.begin(), edges.begin()) : came_to(node);
+      const auto list = grown.of(call.nodes[static_cast<std::size_t>(i)]);
       const auto first = static_cast<std::size_t>(lists.offsets[static_cast<std::size_t>(i)]);
       const auto last = static_cast<std::size_t>(lists.offsets[static_cast<std::size_t>(i) + 1]);
-      const std::span<int64_t> out{lists.sources.data() + first, last - first};
-      if (std::ssize(out) < stored + std::ssize(came)) {
-        draw_places(base::key_of(call.seed), call.keys[static_cast<std::size_t>(i)], stored + std::ssize(came), out);
+      const std::span<int64_t> out{lists.places.data() + first, last - first};
+      if (std::ssize(out) < list.length()) {
+        draw_places(base::key_of(call.seed), call.keys[static_cast<std::size_t>(i)], list.length(), out);
       } else {
         for (std::size_t e = 0; e < out.size(); ++e) out[e] = static_cast<int64_t>(e);
       }
-      for (int64_t& place : out) {
-        place = place < stored ? call.csc.index(call.csc.indptr[node] + place) : came[place - stored].second;
-      }
+      grown.resolve(list, out);
+      for (std::size_t e = 0; e < out.size(); ++e) lists.sources[first + e] = grown.source_at(out[e]);
     }
   };
   for_chunks(count, {}, take_sources, kListsAtOnce);

@@ -191,20 +191,36 @@ NumpyIds owned_ids(std::vector<int64_t> ids) {
 }
 
 // Of a data set whose lists are as its checks want them: offsets are not looked at again.
-std::pair<NumpyIds, NumpyIds> lists_of_nodes(const Ids& indptr, const Indices& indices, const Ids& nodes,
-                                             const Ids& keys, const Ids& new_sources, const Ids& new_targets,
-                                             int64_t most, uint64_t seed, int64_t most_edges) {
+std::tuple<NumpyIds, NumpyIds, NumpyIds> lists_of_nodes(const Ids& indptr, const Indices& indices, const Ids& nodes,
+                                                        const Ids& keys, const Ids& new_sources, const Ids& new_targets,
+                                                        int64_t most, uint64_t seed, int64_t most_edges,
+                                                        const std::optional<Ids>& times,
+                                                        const std::optional<Ids>& new_times, bool are_numbered,
+                                                        int64_t oldest, int64_t latest) {
   base::require(keys.shape(0) == nodes.shape(0), "a key for each node");
   base::require(new_sources.shape(0) == new_targets.shape(0), "a source for each target");
+  base::require(!times || times->shape(0) == indices.shape(0), "a time for each edge");
+  base::require(times.has_value() == new_times.has_value() && (!times || new_times->shape(0) == new_sources.shape(0)),
+                "a time for each new edge, where edges have times");
   const base::CscRef csc{static_cast<int64_t>(indptr.shape(0)) - 1, static_cast<int64_t>(indices.shape(0)),
                          indptr.data(), indices.data(), static_cast<int>(indices.itemsize())};
   demand_nodes(nodes, "nodes", INT64_MAX, {});
+  ListsCall call{csc, span_of(nodes), span_of(keys), span_of(new_sources), span_of(new_targets)};
+  if (times) {
+    call.times = span_of(*times);
+    call.new_times = span_of(*new_times);
+    call.oldest = oldest;
+    call.latest = latest;
+  }
+  call.are_numbered = are_numbered;
+  call.most = most;
+  call.seed = seed;
+  call.most_edges = most_edges;
   Lists lists = [&] {
     const nb::gil_scoped_release release;
-    return draw_lists(
-        {csc, span_of(nodes), span_of(keys), span_of(new_sources), span_of(new_targets), most, seed, most_edges});
+    return draw_lists(call);
   }();
-  return {owned_ids(std::move(lists.offsets)), owned_ids(std::move(lists.sources))};
+  return {owned_ids(std::move(lists.offsets)), owned_ids(std::move(lists.sources)), owned_ids(std::move(lists.places))};
 }
 
 std::pair<NumpyIds, NumpyIds> numbered_nodes(const Ids& first, const Ids& nodes) {
@@ -395,10 +411,14 @@ void add_rows(nb::module_& m) {
       "in place.");
   m.def(
       "lists_of_nodes", &lists_of_nodes, "indptr"_a, "indices"_a, "nodes"_a, "keys"_a, "new_sources"_a, "new_targets"_a,
-      "most"_a, "seed"_a, "most_edges"_a,
-      "(offsets int64 [n + 1], sources int64 [m]) of the lists of in-neighbours of nodes int64 [n], with new edges at "
-      "their ends; of longer lists than `most`, if that is not -1, so many are drawn, by the seed and the node's key "
-      "int64 [n]. No sources if there are more than `most_edges`.");
+      "most"_a, "seed"_a, "most_edges"_a, "times"_a = nb::none(), "new_times"_a = nb::none(), "are_numbered"_a = false,
+      "oldest"_a = INT64_MIN, "latest"_a = INT64_MAX,
+      "(offsets int64 [n + 1], sources int64 [m], places int64 [m]) of the lists of in-neighbours of nodes int64 [n], "
+      "with new edges where a data set of all would have them; of longer lists than `most`, if that is not -1, so many "
+      "are drawn, by the seed and the node's key int64 [n]. A place is that of an edge in `indices`; of the i-th new "
+      "edge it is the number of edges there, plus i. With times int64 [E], by which each list ascends, and those of "
+      "new edges, lists have the edges of a time in [oldest, latest]; new edges of equal times stay in their order if "
+      "`are_numbered`. No sources if there are more than `most_edges`.");
   m.def("numbered_nodes", &numbered_nodes, "first"_a, "nodes"_a,
         "(the nodes that are not among the first ones, each once; for each node its place among the first and then "
         "these): int64 [n], each once, and int64 [m] -> int64 [k], int64 [m].");

@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,22 +160,33 @@ def spans_of(job: dict, data: StoredGraph) -> dict[EdgeType, tuple[int, int]]:
     Raises:
         CohortError: --at-time is missing, or has no meaning.
     """
-    run = Path(job["run"])
-    options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
-    timed = [name for name, relation in data.edge_types.items() if relation.edge_times is not None]
-    if not options.in_time:
-        if job["at_time"] is not None:
+    run, at_time = Path(job["run"]), job["at_time"]
+    windows = windows_of(run, data)
+    if windows is None:
+        if at_time is not None:
             raise CohortError("--at-time", "a run that used times", f"{run}, which did not", "leave it out")
         return {}
-    if job["at_time"] is None:
+    if at_time is None:
         hint = "--at-time T predicts from the edges that exist then, in the unit of the data set's times"
         raise CohortError("--at-time", "a time, for a run that used times", "none", hint)
-    if not timed:
+    if not windows:
         raise CohortError("--at-time", f"times of edges in {data.path}", "none", "import the data set with times")
+    return spans_at(windows, at_time)
+
+
+def windows_of(run: Path, data: StoredGraph) -> dict[EdgeType, int] | None:
+    """How old edges of each edge type with times may be, -1: of any age; None: the run did not use times."""
+    options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
+    if not options.in_time:
+        return None
     windows = (options.trees or {}).get("time_window") or [-1] * len(data.edge_types)
-    window_of, at_time = dict(zip(data.edge_types, windows, strict=True)), job["at_time"]
-    ages = {name: window_of[name] for name in timed}
-    return {name: (-(2**63) if age < 0 else max(-(2**63), at_time - age), at_time) for name, age in ages.items()}
+    window_of = dict(zip(data.edge_types, windows, strict=True))
+    return {name: window_of[name] for name, relation in data.edge_types.items() if relation.edge_times is not None}
+
+
+def spans_at(windows: Mapping[EdgeType, int], at_time: int) -> dict[EdgeType, tuple[int, int]]:
+    """The first and the last time that edges may have, whose age at a time is bounded as `windows_of` says."""
+    return {name: (-(2**63) if age < 0 else max(-(2**63), at_time - age), at_time) for name, age in windows.items()}
 
 
 def predict_nodes(job: dict) -> None:

@@ -2,20 +2,17 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import StoredGraph, original_ids
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.columns import read_columns
-from cohort_gnn.dataset.tables.encoding import encoded_columns
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
@@ -23,33 +20,28 @@ from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.models.targets import LinkTargets
 from cohort_gnn.trainer.predict.layerwise import outputs_of_layers
-from cohort_gnn.trainer.predict.neighbourhoods import Neighbourhoods, NewEdges
-from cohort_gnn.trainer.predict.node_ids import NodeIds
-from cohort_gnn.trainer.predict.node_rows import features_of
-from cohort_gnn.trainer.predict.program import class_names, model_of_run, output_of
+from cohort_gnn.trainer.predict.neighbourhoods import Lists, Neighbourhoods, NewEdges
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of
+from cohort_gnn.trainer.predict.program import class_names, model_of_run, output_of, spans_at, windows_of
+from cohort_gnn.trainer.predict.requests import Request, RequestReader
 from cohort_gnn.trainer.predict.served_targets import ServedTargets
-
-MOST_NEW_NODES = 1 << 20  # of one request
-MEMBERS = {"id", "x", "columns", "source", "target"}  # of new nodes and new edges
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
-    """What a request adds to the graph, with numbers for its nodes.
+class _Reads:
+    """What a layer reads for some targets of a node type.
 
     Attributes:
-        ids: of new nodes, and their numbers, by node type.
-        rows: float32 [new nodes, features] by node type.
-        edges: by edge type.
-        keys: int64 [new nodes] by node type, of requests that are scored together: the numbers that they have alone.
-        nodes: int64 [n], those that are asked for.
+        blocks: edges, by edge type.
+        ids: the nodes of the sources, by node type: of the targets' type the targets first.
+        edge_attr: float32 [edges, features], of edge types whose features the model reads.
+        ages: int64 [nodes], of node types whose ages the first layer reads.
     """
 
-    ids: dict[str, dict[Any, int]]
-    rows: dict[str, Tensor]
-    edges: dict[EdgeType, NewEdges]
-    keys: dict[str, np.ndarray]
-    nodes: np.ndarray
+    blocks: dict[EdgeType, Block]
+    ids: dict[str, np.ndarray]
+    edge_attr: dict[EdgeType, Tensor]
+    ages: dict[str, Tensor]
 
 
 class Scorer:
@@ -82,8 +74,7 @@ class Scorer:
         device: where the model runs: "cpu", "cuda" or "cuda:N". Rows and lists are read, and answers given, on the CPU.
 
     Raises:
-        CohortError: as of ``cohort predict``; there is no such GPU; or the model needs what requests cannot have yet:
-            times, features of edges, ages.
+        CohortError: as of ``cohort predict``; there is no such GPU.
     """
 
     def __init__(
@@ -103,7 +94,7 @@ class Scorer:
         if self._device.type == "cuda" and not torch.cuda.is_available():
             raise CohortError("Scorer: device", "a GPU that PyTorch can use", "none", 'device="cpu"')
         self.model.to(self._device).eval()
-        _demand_plain(self.model, self.data)
+        self._windows = windows_of(Path(run), self.data)
         self._relation = _relation_of(Path(run)) if isinstance(self._targets, LinkTargets) else None
         self._served = self._relation and ServedTargets(self.model, self.data, self._relation, self._device)
         sources = self._relation[0] if self._relation and len(self.data.node_types) > 1 else None
@@ -114,8 +105,10 @@ class Scorer:
         counts = {name: table.num_nodes for name, table in self._tables.items()}
         self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, seed, max_edges)
         self._rows = {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
+        tables = {relation: self.data.edge_types[relation].edge_table for relation in self.model.edge_dims}
+        self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
         self._reads = [list(self._tables), *outputs_of_layers(self.model, self._tables, self.node_type)[:-1]]
-        self._ids = {name: NodeIds(original_ids(self.data.path, name), counts[name], name) for name in counts}
+        self._reader = RequestReader(self.data, self.model, self.node_type, self._windows is not None)
         job = {"run": str(run), "dataset": str(self.data.path)}
         self.class_names = class_names(job) or [str(number) for number in range(self.model.num_classes)]
 
@@ -125,6 +118,7 @@ class Scorer:
         *,
         new_nodes: Mapping | None = None,
         new_edges: Mapping | None = None,
+        at_time: int | None = None,
         hidden: bool = False,
     ) -> Tensor:
         """Scores float32 [nodes, classes] of nodes of the target type; of a run that predicts links, the rows that its
@@ -134,16 +128,23 @@ class Scorer:
             nodes: their ids in the tables of the import, or their numbers where nodes were numbered; new ones too.
             new_nodes: what the request adds: {"id": [n], "x": [n, features]}. For data sets of several node types, such
                 a mapping for each type. Where nodes have numbers, "id" may be left out: they get the next ones. Instead
-                of "x", "columns" may have a list of values for each declared column, {name: [n]}.
-            new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least. For
-                data sets of several edge types, such a mapping for each (source type, name, target type).
+                of "x", "columns" may have a list of values for each declared column, {name: [n]}. Where the model reads
+                ages of the type's nodes, "time" int64 [n] says since when they exist.
+            new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least.
+                Where the model reads features of edges, "edge_attr": [m, features], or "columns" of theirs; where the
+                data set's edges have times, "time" int64 [m]: since when each exists, and its source does. For data
+                sets of several edge types, such a mapping for each (source type, name, target type).
+            at_time: of a run that used times, which needs it: the edges that exist then count, as for ``cohort predict
+                --at-time``.
             hidden: the rows that the last layer reads of the nodes themselves, [nodes, hidden columns], in place of
                 their scores.
 
         Raises:
-            CohortError: an id that no node has, a row of another width, a value that is no number.
+            CohortError: an id that no node has, a row of another width, a value that is no number, no times or features
+                where they are needed.
         """
-        return self.score_together([{"nodes": nodes, "new_nodes": new_nodes, "new_edges": new_edges}], hidden=hidden)[0]
+        request = {"nodes": nodes, "new_nodes": new_nodes, "new_edges": new_edges, "at_time": at_time}
+        return self.score_together([request], hidden=hidden)[0]
 
     def score_together(self, requests: Sequence[Mapping], *, hidden: bool = False) -> list[Tensor]:
         """What `score` gives each of several requests, in less time.
@@ -154,12 +155,15 @@ class Scorer:
         Raises:
             CohortError: as `score`, of any of them.
         """
-        read = [self._read(**request) for request in requests]
-        together = [i for i, request in enumerate(read) if not self._changes_lists(request)]
-        groups = [together] * bool(together) + [[i] for i in range(len(read)) if i not in set(together)]
+        read = [self._reader.read(**request) for request in requests]
+        alone = [i for i, request in enumerate(read) if self._reader.changes_lists(request)]
+        at_one_time: dict[int | None, list[int]] = {}
+        for i in sorted(set(range(len(read))) - set(alone)):
+            at_one_time.setdefault(read[i].at_time, []).append(i)
+        groups = [*at_one_time.values(), *([i] for i in alone)]
         scores: dict[int, Tensor] = {}
         for group in groups:
-            request = self._merged([read[i] for i in group])
+            request = self._reader.merged([read[i] for i in group])
             wanted, places = np.unique(request.nodes, return_inverse=True)
             with torch.no_grad(), row_tiles():
                 rows = self._computed(wanted, request, hidden) if len(wanted) else torch.empty(0, self._width(hidden))
@@ -171,36 +175,6 @@ class Scorer:
         """Columns of an answer."""
         return self.model.width_of(len(self.model.edge_types) - 2) if hidden else self.model.num_classes
 
-    def _changes_lists(self, request: _Request) -> bool:
-        """Whether edges lead into nodes of the data set: then other requests must not see them."""
-        return any((edges.targets < self._counts[name[2]]).any() for name, edges in request.edges.items())
-
-    def _merged(self, requests: list[_Request]) -> _Request:
-        """One request for all that several ask: their new nodes have numbers one after the other."""
-        if len(requests) == 1:
-            return requests[0]
-        merged, shifts = _Request({}, {}, {}, {}, np.empty(0, np.int64)), []
-        for name in self._tables:
-            some = [request.rows[name] for request in requests if name in request.rows]
-            sizes = [len(request.rows.get(name, ())) for request in requests]
-            shifts.append(np.concatenate(([0], np.cumsum(sizes))))
-            if some:
-                merged.rows[name] = torch.cat(some)
-                merged.keys[name] = self._counts[name] + np.concatenate([np.arange(size) for size in sizes])
-        shift_of = dict(zip(self._tables, shifts, strict=True))
-
-        def moved(name: str, nodes: np.ndarray, number: int) -> np.ndarray:
-            return np.where(nodes < self._counts[name], nodes, nodes + shift_of[name][number])
-
-        for relation in self.data.edge_types:
-            parts = [(i, request.edges[relation]) for i, request in enumerate(requests) if relation in request.edges]
-            if parts:
-                sources = np.concatenate([moved(relation[0], edges.sources, i) for i, edges in parts])
-                targets = np.concatenate([moved(relation[2], edges.targets, i) for i, edges in parts])
-                merged.edges[relation] = NewEdges(sources, targets)
-        nodes = np.concatenate([moved(self.node_type, request.nodes, i) for i, request in enumerate(requests)])
-        return replace(merged, nodes=nodes)
-
     def best_targets(
         self,
         nodes: Sequence,
@@ -208,6 +182,7 @@ class Scorer:
         *,
         new_nodes: Mapping | None = None,
         new_edges: Mapping | None = None,
+        at_time: int | None = None,
         exclude_seen: bool = True,
     ) -> tuple[list[list], list[list[float]]]:
         """The k targets with the best scores for each source, of a run that predicts links: (their ids, their scores),
@@ -216,22 +191,25 @@ class Scorer:
         Targets are nodes of the data set. The first call computes the rows of all of them.
 
         Args:
-            nodes, new_nodes, new_edges: as `score` takes them; nodes are of the type of sources.
+            nodes, new_nodes, new_edges, at_time: as `score` takes them; nodes are of the type of sources.
             exclude_seen: leave out targets that the source is linked to, by the request's edges too.
 
         Raises:
-            CohortError: as `score`; or the run does not predict links, or by --decoder mlp.
+            CohortError: as `score`; or the run does not predict links, or by --decoder mlp, or used times.
         """
         if self._served is None or self._relation is None or self.node_type != self._relation[0]:
             actual = "labels" if self._served is None else f"with node_type {self.node_type}"
             raise CohortError("best_targets", "a run that learned to predict links, and its sources", actual)
+        if self._windows is not None:
+            hint = "cohort predict --top-k and --at-time compares with the targets of a time"
+            raise CohortError("best_targets", "a run that did not use times", "one that did", hint)
         if k < 1:
             raise CohortError("best_targets: k", "a number above 0", str(k))
-        rows = self.score(nodes, new_nodes=new_nodes, new_edges=new_edges)
-        request = self._read(nodes, new_nodes, new_edges)
+        rows = self.score(nodes, new_nodes=new_nodes, new_edges=new_edges, at_time=at_time)
+        request = self._reader.read(nodes, new_nodes, new_edges)
         new = request.edges.get(self._relation)
         best, scores = self._served.best(request.nodes, rows, k, new, exclude_seen)
-        names = self._ids[self._relation[2]]
+        names = self._reader.ids[self._relation[2]]
         ids, values = [], []
         for targets, target_scores in zip(best, scores, strict=True):
             ids.append(names.names(targets[targets >= 0]))
@@ -243,25 +221,27 @@ class Scorer:
         """Whether the run learned to predict links: then `score` gives rows, and `best_targets` targets."""
         return self._served is not None
 
-    def _computed(self, wanted: np.ndarray, request: _Request, hidden: bool) -> Tensor:
+    def _computed(self, wanted: np.ndarray, request: Request, hidden: bool) -> Tensor:
         """The scores of nodes, int64 [n], each once; on the CPU."""
         layers = self.model.edge_types[: len(self.model.edge_types) - hidden]
         outputs: list[dict[str, np.ndarray]] = [{self.node_type: wanted}]
-        blocks: list[dict[str, Any]] = []
+        reads_of: list[dict[str, _Reads]] = []
         for number in reversed(range(len(layers))):  # what each layer needs of the one before
             made = {
-                name: self._blocks(number, name, nodes, request) for name, nodes in outputs[0].items() if len(nodes)
+                name: self._reads_for(number, name, nodes, request) for name, nodes in outputs[0].items() if len(nodes)
             }
-            blocks.insert(0, made)
-            reads = {kind: _union([ids[kind] for _, ids in made.values()]) for kind in self._reads[number]}
-            outputs.insert(0, reads)
+            reads_of.insert(0, made)
+            union = {kind: _union([reads.ids[kind] for reads in made.values()]) for kind in self._reads[number]}
+            outputs.insert(0, union)
         rows = {name: self._features(name, nodes, request) for name, nodes in outputs[0].items()}
-        for number, made in enumerate(blocks):
+        for number, made in enumerate(reads_of):
             results = {}
-            for name, (relations, ids) in made.items():
-                x = {kind: _chosen(rows[kind], outputs[number][kind], ids[kind]) for kind in self._reads[number]}
+            for name, reads in made.items():
+                x = {kind: _chosen(rows[kind], outputs[number][kind], reads.ids[kind]) for kind in self._reads[number]}
                 num_targets = {kind: len(outputs[number + 1][name]) if kind == name else 0 for kind in self._tables}
-                results[name] = self.model.layer_on(number, x, relations, num_targets, {})[name].float()
+                ages = {"ages": reads.ages} if reads.ages else {}
+                made_rows = self.model.layer_on(number, x, reads.blocks, num_targets, reads.edge_attr, **ages)
+                results[name] = made_rows[name].float()
             rows = {
                 name: results.get(name, self._on_device(np.empty((0, self.model.width_of(number)), np.float32)))
                 for name in outputs[number + 1]
@@ -271,19 +251,18 @@ class Scorer:
     def _on_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
-    def _blocks(
-        self, number: int, name: str, nodes: np.ndarray, request: _Request
-    ) -> tuple[dict[EdgeType, Block], dict[str, np.ndarray]]:
-        """The edges of a layer into nodes of a type, and the nodes of their sources: of the targets' type the targets
-        first."""
+    def _reads_for(self, number: int, name: str, nodes: np.ndarray, request: Request) -> _Reads:
+        """What a layer reads for nodes of a type."""
         relations = [relation for relation in self.model.edge_types[number] if relation[2] == name]
         most = self._most[len(self.model.edge_types) - 1 - number]
         keys = nodes
         if name in request.keys:
             count = self._counts[name]
             keys = np.where(nodes < count, nodes, request.keys[name][np.maximum(nodes - count, 0)])
+        spans = {} if request.at_time is None else spans_at(self._windows or {}, request.at_time)
+        came = request.edges
         lists = {
-            relation: self._lists.lists(relation, nodes, request.edges.get(relation), most, keys)
+            relation: self._lists.lists(relation, nodes, came.get(relation), most, keys, spans.get(relation))
             for relation in relations
         }
         ids, blocks = {}, {}
@@ -293,88 +272,59 @@ class Scorer:
             for relation, source in zip(from_kind, places, strict=True):
                 degrees = None
                 if not self.model.two_sided:
-                    in_degrees = self._lists.in_degrees(relation, ids[kind], request.edges.get(relation))
-                    degrees = self._on_device(in_degrees)
+                    counted = self._lists.in_degrees(relation, ids[kind], came.get(relation), spans.get(relation))
+                    degrees = self._on_device(counted)
                 edges = self._on_device(lists[relation].indptr), self._on_device(source)
                 blocks[relation] = Block(*edges, len(ids[kind]), len(nodes), degrees=degrees)
         none = torch.zeros(1, dtype=torch.int64, device=self._device)
         for relation in self.model.edge_types[number]:
             if relation[2] != name:  # whose targets are other nodes
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
-        return blocks, ids
+        edge_attr = {
+            relation: self._edge_attr(relation, lists.get(relation), came.get(relation))
+            for relation in self.model.edge_types[number]
+            if relation in self._edge_rows
+        }
+        aged = list(self.model.ages.spans) if self.model.ages is not None and number == 0 else []
+        return _Reads(blocks, ids, edge_attr, {kind: self._ages(kind, ids[kind], request) for kind in aged})
 
-    def _features(self, name: str, nodes: np.ndarray, request: _Request) -> Tensor:
+    def _edge_attr(self, relation: EdgeType, lists: Lists | None, new: NewEdges | None) -> Tensor:
+        """float32 [edges, features], of the edges of lists; None: of no edges."""
+        places = np.empty(0, np.int64) if lists is None else lists.places
+        count = len(self.data.edge_types[relation].indices)
+        return self._taken(self._edge_rows[relation], places, None if new is None else new.rows, count)
+
+    def _ages(self, name: str, nodes: np.ndarray, request: Request) -> Tensor:
+        """int64 [n], of nodes of a type at the time of the scores."""
+        stored, count = self._tables[name].node_times, self._counts[name]
+        assert stored is not None and request.at_time is not None
+        times, is_new = np.empty(len(nodes), np.int64), nodes >= count
+        times[~is_new] = stored[nodes[~is_new]]
+        if is_new.any():
+            times[is_new] = request.times[name][nodes[is_new] - count]
+        return self._on_device(request.at_time - times)
+
+    def _features(self, name: str, nodes: np.ndarray, request: Request) -> Tensor:
         """What the first layer reads of nodes: rows, or ids where rows are learned."""
         if name not in self._rows:
             embeddings = self.model.embeddings
             learned = embeddings is not None and name in embeddings.keys()
             return self._on_device(nodes) if learned else torch.empty(len(nodes), 0, device=self._device)
-        count, on_gpu = self._counts[name], self._device.type == "cuda"
-        is_new = nodes >= count
-        stored = self._rows[name].take(torch.from_numpy(np.where(is_new, 0, nodes)), pin=on_gpu)
-        rows = stored.to(self._device, non_blocking=True).float()
+        return self._taken(self._rows[name], nodes, request.rows.get(name), self._counts[name])
+
+    def _taken(self, rows: ArrayRows | PreparedRows, places: np.ndarray, new: Tensor | None, count: int) -> Tensor:
+        """float32 [n, dim]: stored rows, of places below their count, and after them new ones."""
+        is_new = places >= count
+        if len(places) and is_new.all():
+            assert new is not None
+            return new[torch.from_numpy(places - count)].to(self._device)
+        ids = torch.from_numpy(np.where(is_new, 0, places))
+        taken = rows.take(ids, pin=self._device.type == "cuda").to(self._device, non_blocking=True).float()
         if is_new.any():
-            new = request.rows[name][torch.from_numpy(nodes[is_new] - count)]
-            rows[self._on_device(np.flatnonzero(is_new))] = new.to(self._device)
-        return rows
-
-    def _numbers(self, name: str, nodes: Sequence, request: _Request, place: str) -> np.ndarray:
-        """int64 [n], of nodes of a type by their ids."""
-        return self._ids[name].numbers(nodes, request.ids.get(name, {}), place)
-
-    def _read(self, nodes: Sequence, new_nodes: Mapping | None = None, new_edges: Mapping | None = None) -> _Request:
-        request = _Request({}, {}, {}, {}, np.empty(0, np.int64))
-        for name, table in _by_type(new_nodes, list(self._tables), "new_nodes").items():
-            self._read_nodes(name, table, request)
-        for relation, table in _by_type(new_edges, list(self.data.edge_types), "new_edges").items():
-            place = f"new_edges {', '.join(relation)}"
-            if set(table) != {"source", "target"}:
-                raise CohortError(place, "source and target", ", ".join(map(str, table)) or "nothing")
-            numbers = [
-                self._numbers(kind, table[end], request, f"{place}: {end}")
-                for kind, end in ((relation[0], "source"), (relation[2], "target"))
-            ]
-            if len(numbers[0]) != len(numbers[1]):
-                raise CohortError(place, f"{len(numbers[0])} targets, one for each source", str(len(numbers[1])))
-            known = (numbers[0] < self._counts[relation[0]]) & (numbers[1] < self._counts[relation[2]])
-            if known.any():
-                hint = "append edges between nodes of the data set to it: cohort dataset append"
-                raise CohortError(place, "a new node at one end at least", f"edge {int(known.argmax())} without", hint)
-            request.edges[relation] = NewEdges(*numbers)
-        return replace(request, nodes=self._numbers(self.node_type, nodes, request, "nodes"))
-
-    def _read_nodes(self, name: str, table: Mapping, request: _Request) -> None:
-        place, dim = f"new_nodes {name}", self._tables[name].feature_dim
-        members = ("id", "x", "columns")
-        has_some = isinstance(table, Mapping) and any(table.get(member) is not None for member in members)
-        if not has_some or set(table) - set(members):
-            raise CohortError(place, "some of id, x and columns", ", ".join(map(str, table)) or "nothing")
-        if not dim and self.model.embeddings is not None and name in self.model.embeddings.keys():
-            hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
-            raise CohortError(place, "no new nodes of this type", "some", hint)
-        x = table.get("x")
-        if table.get("columns") is not None:
-            x = self._encoded(name, table, place)
-        first = table["id"] if x is None else x
-        if not hasattr(first, "__len__"):
-            raise CohortError(f"{place}: {'id' if x is None else 'x'}", "a list", type(first).__name__)
-        count = len(first)
-        if count > MOST_NEW_NODES:
-            raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
-        request.ids[name] = self._ids[name].new(table.get("id"), count, place)
-        request.rows[name] = _rows_of(x, count, dim, self._tables[name].feature_dtype, place)
-
-    def _encoded(self, name: str, table: Mapping, place: str) -> np.ndarray:
-        """float32 [n, features]: the rows of values of declared columns."""
-        fitted, columns = read_columns(self.data.path).nodes.get(name), table["columns"]
-        if table.get("x") is not None:
-            raise CohortError(place, "x or columns", "both")
-        if not fitted:
-            hint = "x takes rows of features"
-            raise CohortError(f"{place}: columns", "a data set whose features were declared", "another", hint)
-        if not isinstance(columns, Mapping):
-            raise CohortError(f"{place}: columns", "a list of values by column", type(columns).__name__)
-        return encoded_columns(fitted, columns, f"{place}: columns")
+            assert new is not None
+            came = new[torch.from_numpy(places[is_new] - count)].to(self._device)
+            taken[self._on_device(np.flatnonzero(is_new))] = came
+        return taken
 
 
 def _relation_of(run: Path) -> EdgeType:
@@ -382,53 +332,6 @@ def _relation_of(run: Path) -> EdgeType:
     relation = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json")).graph.relation
     assert relation is not None
     return relation
-
-
-def _rows_of(values: Any, count: int, dim: int, dtype: str | None, place: str) -> Tensor:
-    """float32 [count, dim], as the data set would have them in its dtype.
-
-    Raises:
-        CohortError: another shape; values that are no numbers, or none that the dtype has.
-    """
-    if not dim:
-        if values is not None and np.size(values):
-            raise CohortError(f"{place}: x", "none: nodes of this type have no features", "some")
-        return torch.empty(count, 0)
-    try:
-        with np.errstate(over="ignore"):  # to infinity, which is refused
-            rows = np.asarray(values, np.float32)
-    except (TypeError, ValueError) as error:
-        raise CohortError(f"{place}: x", f"numbers [{count}, {dim}]", str(error)) from error
-    if rows.shape != (count, dim):
-        raise CohortError(f"{place}: x", f"[{count}, {dim}], {dim} features a node", str(list(rows.shape)))
-    if not np.isfinite(rows).all():
-        raise CohortError(
-            f"{place}: x", "finite numbers", "one that is not", f"row {int((~np.isfinite(rows)).any(1).argmax())}"
-        )
-    kept = torch.from_numpy(rows).to(getattr(torch, dtype or "float32"))
-    if not kept.float().isfinite().all():
-        raise CohortError(f"{place}: x", f"numbers that {dtype} has, as the data set", "larger ones")
-    if dtype == "uint8" and not torch.equal(kept.float(), torch.from_numpy(rows)):
-        raise CohortError(f"{place}: x", "whole numbers from 0 to 255, as the data set has", "others")
-    return kept.float()
-
-
-def _by_type(tables: Mapping | None, types: list, place: str) -> dict:
-    """{type: table}; of a graph of one type, the table may stand alone."""
-    if tables is None:
-        return {}
-    if not isinstance(tables, Mapping):
-        raise CohortError(place, "a mapping", type(tables).__name__)
-    is_by_type = all(isinstance(table, Mapping) for table in tables.values()) and not set(tables) <= MEMBERS - set(
-        types
-    )
-    if len(types) == 1 and tables and not is_by_type:
-        return {types[0]: tables}
-    for name, table in tables.items():
-        if name not in types or not isinstance(table, Mapping):
-            known = ", ".join("/".join(known) if isinstance(known, tuple) else known for known in types)
-            raise CohortError(place, f"a mapping for some of {known}", str(name))
-    return dict(tables)
 
 
 def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -459,13 +362,3 @@ def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_si
     if len(most) != num_layers or not all(isinstance(number, int) and (number == -1 or number > 0) for number in most):
         raise CohortError("num_neighbors", f"{num_layers} numbers above 0, or -1 for all", repr(num_neighbors))
     return most
-
-
-def _demand_plain(model: Any, data: StoredGraph) -> None:
-    """Raises CohortError: the model reads what requests cannot bring yet."""
-    hint = "score all nodes: cohort predict"
-    if model.edge_dims:
-        raise CohortError("Scorer", "a model that reads no features of edges", "one that does", hint)
-    timed = any(relation.edge_times is not None for relation in data.edge_types.values())
-    if model.ages is not None or timed:
-        raise CohortError("Scorer", "a data set whose edges have no times", "one with times", hint)

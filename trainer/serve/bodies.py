@@ -19,6 +19,7 @@ class NewNodes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     id: list[int | str] | None = None
     x: list[list[float]] | None = None
     columns: dict[str, list[Any]] | None = None
+    time: list[int] | None = None
     type: str | None = None
 
     @property
@@ -27,10 +28,14 @@ class NewNodes(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class NewEdges(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Edges with a new node at one end at least, by the ids of their ends."""
+    """Edges with a new node at one end at least, by the ids of their ends, with rows of features, or values of the
+    declared columns, and times where those of the data set have some."""
 
     source: list[int | str]
     target: list[int | str]
+    edge_attr: list[list[float]] | None = None
+    columns: dict[str, list[Any]] | None = None
+    time: list[int] | None = None
     type: tuple[str, str, str] | None = None
 
 
@@ -41,6 +46,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         nodes: ids of nodes of the target type, new ones too.
         new_nodes, new_edges: what the request adds to the graph, for this answer alone; "type" may be left out where
             the data set has one.
+        at_time: of the scores of a run that used times: the edges that exist then count.
         output: scores of all classes, or the rows that the last layer reads; of a run that predicts links, the rows
             that its decoder compares, or the best targets of each node.
         top_k: the so many best classes of each node and their scores, in place of all; or so many targets.
@@ -50,6 +56,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     nodes: list[int | str]
     new_nodes: list[NewNodes] = []
     new_edges: list[NewEdges] = []
+    at_time: int | None = None
     output: Literal["scores", "hidden", "rows", "targets"] = "scores"
     top_k: int | None = None
     exclude_seen: bool = True
@@ -68,12 +75,16 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         edges = _by_type("new_edges", self.new_edges, edge_types)
         return {
             "nodes": self.nodes,
-            "new_nodes": {
-                name: {"x": some.x, "columns": some.columns} | ({} if some.id is None else {"id": some.id})
-                for name, some in nodes.items()
-            },
-            "new_edges": {name: {"source": some.source, "target": some.target} for name, some in edges.items()},
+            "new_nodes": {name: _members_of(some) for name, some in nodes.items()},
+            "new_edges": {name: _members_of(some) for name, some in edges.items()},
+            "at_time": self.at_time,
         }
+
+
+def _members_of(part: NewNodes | NewEdges) -> dict[str, Any]:
+    """What a part has, but for its type."""
+    members = {name: getattr(part, name) for name in part.__struct_fields__ if name != "type"}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _by_type(place: str, parts: list, types: list) -> dict:

@@ -88,6 +88,7 @@ def model_on(kind: str, data) -> torch.nn.Module:
 def scorer_of(monkeypatch, model, data, **options) -> scorer.Scorer:
     monkeypatch.setattr(scorer, "model_of_run", lambda run, data: (model, Classes(CLASSES)))
     monkeypatch.setattr(scorer, "class_names", lambda job: [])
+    monkeypatch.setattr(scorer, "windows_of", lambda run, data: None)
     return scorer.Scorer("run", data, **options)
 
 
@@ -254,7 +255,7 @@ X = [[0.0] * DIM]
         ([0], {"new_nodes": {"x": [["a"] * DIM]}}, "expected numbers"),
         ([0], {"new_nodes": {"id": [3], "x": X}}, "expected ids that no other node has, found 3 again"),
         ([0], {"new_nodes": {"id": [900, 901], "x": X}}, "id: expected 1 ids, one for each node, found 2"),
-        ([0], {"new_nodes": {"y": X}}, "expected some of id, x and columns, found y"),
+        ([0], {"new_nodes": {"y": X}}, "expected some of id, x, columns and time, found y"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": [2]}}, "a new node at one end at least"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": []}}, "expected 1 targets"),
         ([0], {"new_edges": {"source": [1]}}, "expected source and target, found source"),

@@ -119,6 +119,44 @@ def test_answers_are_those_of_a_scorer(served, data, run):
     assert status == 200 and np.array_equal(np.float32(json.loads(content)["hidden"]), answers.score([7], hidden=True))
 
 
+def test_edges_with_times_and_features(tmp_path):
+    """A run in time is served what `cohort predict` writes after the same nodes and edges were appended."""
+    generator = np.random.default_rng(5)
+    came, new = 6, NODES + 2
+    x, y = generator.standard_normal((new, DIM), np.float32), generator.integers(0, 3, new)
+    born, ends = generator.integers(0, 50, new), generator.integers(0, NODES, (2, 2000 + came))
+    ends[0, -came:-2], ends[1, -2:] = NODES, NODES + 1
+    times = np.maximum(generator.integers(0, 100, 2000 + came), born[ends[0]])
+    rows = generator.standard_normal((2000 + came, 2), np.float32)
+    for name, nodes, edges in (("before", NODES, 2000), ("after", new, 2000 + came)):
+        of_edges = {"edge_index": ends[:, :edges], "edge_time": times[:edges], "edge_attr": rows[:edges]}
+        cohort_gnn.from_tensors(tmp_path / name, x=x[:nodes], y=y[:nodes], node_time=born[:nodes], **of_edges)
+    options = ["--device", "cpu", "--fanout", "3,3", "--hidden", 8, "--model", "gat", "--epochs", 1, "--quiet"]
+    in_time = ["--time-attr", "edge_time", "--overlapping-times", "allow"]
+    ran("train", tmp_path / "before", *options, *in_time, "--out", tmp_path / "run")
+    out = tmp_path / "scores.npy"
+    ran("predict", tmp_path / "run", tmp_path / "after", "--at-time", 60, "--device", "cpu", "--out", out, "--quiet")
+    added = {"source": ends[0, -came:], "target": ends[1, -came:], "time": times[-came:], "edge_attr": rows[-came:]}
+    request = {
+        "nodes": list(range(new)),
+        "at_time": 60,
+        "new_nodes": [{"x": x[NODES:].tolist()}],
+        "new_edges": [{name: values.tolist() for name, values in added.items()}],
+    }
+    server = Served(tmp_path / "run", tmp_path / "before", tmp_path)
+    try:
+        assert np.array_equal(server.scores(**request), np.load(out))
+        for member, words in (("at_time", "at_time: expected a time, found none"), ("new_edges", "")):
+            status, content = server.ask({name: value for name, value in request.items() if name != member})
+            assert (status, words in content.decode()) == (400 if words else 200, True)
+        for member in ("time", "edge_attr"):
+            edges = {name: value for name, value in request["new_edges"][0].items() if name != member}
+            status, content = server.ask(request | {"new_edges": [edges]})
+            assert status == 400 and f"{member}: expected" in content.decode()
+    finally:
+        server.stop()
+
+
 def test_arrow_in_and_out(served):
     expected = served.scores(**NEW)
     table = pa.Table.from_pylist([NEW])
@@ -173,7 +211,7 @@ def bad(status: int, words: str, body=None, **options):
         bad(400, "numbers", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6, [0.0] * 5]}]}),
         bad(400, "malformed", b'{"nodes": [0], "new_nodes": [{"x": [[NaN, 0, 0, 0, 0, 0]]}]}'),
         bad(400, "finite numbers", b'{"nodes": [0], "new_nodes": [{"x": [[1e300, 0, 0, 0, 0, 0]]}]}'),
-        bad(400, "expected some of id, x and columns, found x", {"nodes": [0], "new_nodes": [{}]}),
+        bad(400, "expected some of id, x, columns and time, found nothing", {"nodes": [0], "new_nodes": [{}]}),
         bad(400, "each type once", {"nodes": [0], "new_nodes": [{"x": [[0.0] * 6]}] * 2}),
         bad(
             400,

@@ -3,15 +3,15 @@
 import argparse
 import importlib.util
 import ipaddress
-import json
 import os
 import sys
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import POLITE, python
+from cohort_gnn.base.programs import POLITE
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
+from cohort_gnn.launch.run.serve_workers import command_of, listening, supervise
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.run_file import not_a_run
 from cohort_gnn.spec.types import Bytes, Positive
@@ -51,17 +51,29 @@ def register(parser) -> None:
         help="that a hop of a request may read (default: 10000000)",
     )
     parser.add_argument(
-        "--max-connections", type=kind(Positive), default=100, metavar="N", help="at once (default: 100)"
+        "--max-connections",
+        type=kind(Positive),
+        default=100,
+        metavar="N",
+        help="at once, of each process (default: 100)",
     )
-    cores = max(1, len(os.sched_getaffinity(0)) - 1)
     parser.add_argument(
-        "--threads", type=kind(Positive), default=cores, help="that score a request (default: a core is left for HTTP)"
+        "--workers",
+        type=kind(Positive),
+        default=1,
+        metavar="N",
+        help="processes that answer side by side, each with the model (default: 1)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=kind(Positive),
+        help="that score a request, of each process (default: the cores shared by the processes, but for one for HTTP)",
     )
     parser.set_defaults(func=serve)
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Becomes the program that serves: it gets the signals, and a supervisor sees its exit code."""
+    """Becomes the program that serves: it gets the signals, and a supervisor sees its exit code. Or starts several."""
     if not (args.run / "run.json").is_file():
         raise not_a_run(args.run)
     if lacking := [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]:
@@ -84,9 +96,9 @@ def serve(args: argparse.Namespace) -> int:
         "answer_seconds": 30.0,
         "connections": args.max_connections,
     }
-    files = {"unix_socket": args.unix_socket, "certificate": args.tls_certificate}
-    files |= {"token_file": args.token_file}
+    files = {"token_file": args.token_file, "certificate": args.tls_certificate}
     files |= {"key": args.tls_key, "client_ca": args.tls_client_ca}
+    sockets = listening(args.host, args.port, args.unix_socket)
     job = {
         "run": str(args.run),
         "dataset": str(args.dataset),
@@ -95,14 +107,17 @@ def serve(args: argparse.Namespace) -> int:
         "seed": getattr(args, "seed", 0),
         "max_edges": args.max_edges,
         "limits": limits,
-        "threads": args.threads,
+        "threads": args.threads or max(1, len(os.sched_getaffinity(0)) // args.workers - 1),
         "waiting": 2 * args.max_connections,
-        "host": args.host,
-        "port": args.port,
+        "sockets": [bound.fileno() for bound in sockets],
+        "announces": True,
+        "ready": None,
     }
     job |= {name: None if path is None else str(path) for name, path in files.items()}
     sys.stdout.flush()
-    command = python("-m", "cohort_gnn.trainer.serve", json.dumps(job))
+    if args.workers > 1:
+        return supervise(job, args.workers)
+    command = command_of(job)
     os.execve(command[0], command, POLITE | os.environ)
 
 

@@ -1,15 +1,19 @@
 """``python -m cohort_gnn.trainer.serve JOB``: the program of ``cohort serve``; JOB is JSON.
 
 The job: ``run`` and ``dataset`` (folders), ``device``, ``num_neighbors`` (or null), ``seed``, ``max_edges``,
-``limits`` (see app.py), ``threads``, ``waiting`` (requests), ``host``, ``port``, ``token_file``, ``unix_socket``,
-``certificate``, ``key``, ``client_ca`` (or null). Tokens are in no argument, which other users could read.
+``limits`` (see app.py), ``threads``, ``waiting`` (requests), ``sockets`` (descriptors, bound), ``announces`` (whether
+it says where it answers), ``ready`` (a descriptor to write to then, or null), ``token_file``, ``certificate``, ``key``,
+``client_ca`` (or null). Tokens are in no argument, which other users could read.
 """
 
 import functools
 import json
 import logging
+import os
+import socket
 import ssl
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +31,14 @@ LEAST_TOKEN = 16
 
 
 class Server(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """Calls ``begins`` once it listens."""
+
+    begins: Callable[[], None]
 
     async def startup(self, sockets=None) -> None:
         await super().startup(sockets)
         if self.started:
-            config = self.config
-            ports = (
-                [own.getsockname()[1] for server in self.servers for own in server.sockets] if not config.uds else []
-            )
-            scheme = "https" if config.is_ssl else "http"
-            where = config.uds or f"{scheme}://{config.host}:{ports[0]}"
-            LOG.info(f"answers requests at {where}")
+            self.begins()
 
 
 def serve(job: dict[str, Any]) -> int:
@@ -55,17 +55,30 @@ def serve(job: dict[str, Any]) -> int:
     )
     if job["client_ca"]:
         secured |= {"ssl_ca_certs": job["client_ca"], "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    where: dict[str, Any] = (
-        {"uds": job["unix_socket"]} if job["unix_socket"] else {"host": job["host"], "port": job["port"]}
-    )
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    server = Server(uvicorn.Config(service.app, timeout_keep_alive=10, lifespan="off", **where, **secured, **quiet))
+    server = Server(uvicorn.Config(service.app, timeout_keep_alive=10, lifespan="off", **secured, **quiet))
+    sockets = [socket.socket(fileno=number) for number in job["sockets"]]
+    server.begins = functools.partial(_begin, job, sockets)
     worker.start()
     try:
-        server.run()
+        server.run(sockets)
     finally:
         worker.stop()
     return 0 if server.started else 1
+
+
+def _begin(job: dict[str, Any], sockets: list[socket.socket]) -> None:
+    """Says that requests are answered, and where."""
+    name = sockets[0].getsockname()
+    if job["announces"]:
+        scheme = "https" if job["certificate"] else "http"
+        where = (
+            name if isinstance(name, str) else f"{scheme}://{f'[{name[0]}]' if ':' in name[0] else name[0]}:{name[1]}"
+        )
+        LOG.info(f"answers requests at {where}")
+    if job["ready"] is not None:
+        os.write(job["ready"], b"1")
+        os.close(job["ready"])
 
 
 def _token_in(file: Path) -> str:
@@ -85,7 +98,7 @@ def main(job: str) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except OSError as error:  # a port that is taken, a certificate that is not there
+    except OSError as error:  # a certificate that is not there
         print(f"cohort: {error}", file=sys.stderr)
         return 1
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import hmac
+import os
 import queue
 import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -65,11 +67,11 @@ class Service:
         self._seconds = Histogram(
             "cohort_answer_seconds", "From a request's body to its answer", buckets=SECONDS, registry=registry
         )
-        Gauge("cohort_waiting_requests", "Requests that wait", registry=registry).set_function(
-            lambda: worker.num_waiting
+        self._waiting = Gauge(
+            "cohort_waiting_requests", "Requests that wait", registry=registry, multiprocess_mode="livesum"
         )
-        Gauge("cohort_reloads", "Times that a changed data set was read", registry=registry).set_function(
-            lambda: worker.reloads
+        self._reloads = Gauge(
+            "cohort_reloads", "Times that a changed data set was read", registry=registry, multiprocess_mode="livemax"
         )
         routes = [
             Route("/v1/scores", self._guarded(self._scores), methods=["POST"]),
@@ -107,6 +109,7 @@ class Service:
             request = request_of(body, http.headers.get("content-type", JSON))
             self._demand_size(request)
             answer = asyncio.wrap_future(self._worker.ask(request))
+            self._waiting.set(self._worker.num_waiting)
             rows, class_names = await asyncio.wait_for(answer, self._limits.answer_seconds)
         except Refused:
             raise
@@ -119,6 +122,8 @@ class Service:
         except Exception:
             return _error(500, "the service failed to score this request: see its log")
         content, kind = answer_of(request, rows, class_names, http.headers.get("accept", ""))
+        self._waiting.set(self._worker.num_waiting)
+        self._reloads.set(self._worker.reloads)
         self._nodes.inc(len(request.nodes))
         self._seconds.observe(time.monotonic() - began)
         return Response(content, media_type=kind)
@@ -165,7 +170,12 @@ class Service:
         return Response(msgspec.json.encode(health), media_type=JSON)
 
     async def _metrics(self, _: HttpRequest) -> Response:
-        return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
+        self._reloads.set(self._worker.reloads)
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of the other processes of the service, too
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, _: HttpRequest) -> Response:
         return Response(openapi(__version__), media_type=JSON)

@@ -21,6 +21,7 @@ import pytest
 from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
 
 import cohort_gnn
+from cohort_gnn.base.programs import runs
 from cohort_gnn.trainer.serve.bodies import ARROW
 
 pytest.importorskip("uvicorn")
@@ -287,6 +288,41 @@ def test_a_data_set_that_grows_is_read_again_and_a_kill_is_survived(data, run, t
     again = Served(run, grows, tmp_path, port=server.port)
     assert np.array_equal(again.scores(nodes=NEW["nodes"]), before)
     again.stop()
+
+
+@pytest.mark.fresh  # its processes are its own children alone
+def test_processes_answer_side_by_side_and_one_that_is_killed_is_replaced(served, data, run, tmp_path):
+    server = Served(run, data, tmp_path, "--workers", 2)
+
+    def counts() -> dict[str, float]:
+        told = server.ask(None, "/metrics", "GET")[1].decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in told if line[0] != "#")}
+
+    def workers() -> list[int]:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        return [int(pid) for pid in children.read_text().split()]
+
+    try:
+        first = wait_until(lambda: len(workers()) == 2 and workers(), 10, "the start of the second one")
+        expected = served.scores(**NEW)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: server.scores(**NEW), range(20)))
+        assert all(np.array_equal(each, expected) for each in found)
+        os.kill(first[0], signal.SIGKILL)
+        wait_until(lambda: "another takes its place" in server.said, 10, "noticing")
+        assert np.array_equal(server.scores(**NEW), expected), "the other one answers"
+        assert counts()["cohort_nodes_total"] == 21 * len(NEW["nodes"]), "those of the one that was killed, too"
+        assert len(workers()) == 2 and first[1] in workers()
+        assert server.said.count("answers requests") == 1
+        same = ["--port", server.port, "--token-file", tmp_path / "token"]
+        refused(cohort("serve", run, data, *same), 1, f"--port {server.port}: expected an address that is free")
+    finally:
+        last = workers()
+        assert server.stop() == -signal.SIGTERM
+    assert not any(map(runs, last))
+    again = cohort("serve", run, data, "--workers", 2, "--fanout", "3,3,3", "--port", 0)
+    refused(again, 1, "num_neighbors: expected 2 numbers")
+    assert again.stderr.count("expected 2 numbers") == 1
 
 
 def asked_until(server: Served, words: str) -> set[int]:

@@ -1,0 +1,178 @@
+"""The processes of ``cohort serve``: where they listen, and several that answer side by side."""
+
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent, has_ended, python
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+END_SECONDS = 40.0  # in which the requests under way are answered
+SOON = 10.0  # seconds: a process that ends so soon after its start ...
+MOST_SOON = 3  # ... is started anew so often at most
+RIGHTS_OF_SOCKET = 0o666
+
+
+def listening(host: str, port: int, unix_socket: Path | None) -> list[socket.socket]:
+    """Sockets that are bound there, one for each address of the host, and that child processes inherit.
+
+    Raises:
+        CohortError: there is no such address, or it is taken.
+    """
+    place = f"--unix-socket {unix_socket}" if unix_socket else f"--host {host} --port {port}"
+    try:
+        sockets = [_at_path(unix_socket)] if unix_socket else _at_port(host, port)
+    except OSError as error:
+        raise CohortError(place, "an address that is free", error.strerror or str(error)) from error
+    for bound in sockets:
+        bound.set_inheritable(True)
+    return sockets
+
+
+def _at_path(path: Path) -> socket.socket:
+    """In place of a socket that is there, with its rights."""
+    rights = RIGHTS_OF_SOCKET
+    if path.is_socket():
+        rights = stat.S_IMODE(path.stat().st_mode)
+        path.unlink()
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound.bind(str(path))
+    path.chmod(rights)
+    return bound
+
+
+def _at_port(host: str, port: int) -> list[socket.socket]:
+    sockets: dict[Any, socket.socket] = {}
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, kind, protocol, _, address in addresses:
+        if address in sockets:
+            continue
+        bound = sockets[address] = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    return list(sockets.values())
+
+
+def command_of(job: dict[str, Any]) -> list[str]:
+    """That of a process which answers requests."""
+    return python("-m", "cohort_gnn.trainer.serve", json.dumps(job))
+
+
+def supervise(job: dict[str, Any], count: int) -> int:
+    """Runs so many processes with the same sockets until a signal comes; one that ends by itself is started anew.
+
+    The first one starts alone: what is wrong with a run or a data set is told once.
+
+    Returns:
+        The exit status of the first process if it ends before it answers; 1 if one ends again and again.
+    """
+    with tempfile.TemporaryDirectory(prefix="cohort-serve-") as metrics, _signals() as came:
+        workers = _Workers(job, metrics)
+        try:
+            status = workers.start_first(came)
+            if status is None and not came:
+                workers.start(count - 1)
+                status = workers.watch(came)
+        finally:
+            workers.end()
+    if came:  # as a single process does: whoever started us sees the signal
+        signal.signal(came[0], signal.SIG_DFL)
+        os.kill(os.getpid(), came[0])
+    return status or 0
+
+
+class _Workers:
+    def __init__(self, job: dict[str, Any], metrics: str):
+        self._job, self._environment = job, POLITE | os.environ | {"PROMETHEUS_MULTIPROC_DIR": metrics}
+        self._processes: list[subprocess.Popen] = []
+        self._began: list[float] = []
+        self._soon = 0  # ends in a row that came soon after a start
+
+    def start_first(self, came: list[int]) -> int | None:
+        """Returns when it answers requests, or a signal came; its exit status, if it ended instead."""
+        ready, written = os.pipe()
+        process = self._begin(announces=True, ready=written)
+        os.close(written)
+        self._processes, self._began = [process], [time.monotonic()]
+        while not came:
+            # An end of file, as the process ends, also makes the pipe readable.
+            if select.select([ready], [], [], POLL_SECONDS)[0]:
+                break
+        is_ready = not came and bool(os.read(ready, 1))
+        os.close(ready)
+        return None if is_ready or came else process.wait()
+
+    def start(self, count: int) -> None:
+        for _ in range(count):
+            self._processes.append(self._begin(announces=False))
+            self._began.append(time.monotonic())
+
+    def watch(self, came: list[int]) -> int:
+        """Starts what ends; returns when a signal came, or a process ends again and again."""
+        while not came:
+            time.sleep(POLL_SECONDS)
+            for number, process in enumerate(self._processes):
+                if not has_ended(process) or came:
+                    continue
+                process.wait()  # for threads of it that are still ending
+                self._forget(process.pid)
+                LOG.warning(f"process {process.pid} ended with status {process.returncode}: another takes its place")
+                self._soon = self._soon + 1 if time.monotonic() - self._began[number] < SOON else 0
+                if self._soon > MOST_SOON:
+                    return 1
+                self._processes[number], self._began[number] = self._begin(announces=False), time.monotonic()
+        return 0
+
+    def end(self) -> None:
+        """Lets them answer the requests under way."""
+        end_processes(self._processes, END_SECONDS)
+
+    def _begin(self, announces: bool, ready: int | None = None) -> subprocess.Popen:
+        descriptors = [*self._job["sockets"], *([] if ready is None else [ready])]
+        return subprocess.Popen(
+            command_of(self._job | {"announces": announces, "ready": ready}),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            pass_fds=descriptors,
+            preexec_fn=_apart,
+        )
+
+    def _forget(self, pid: int) -> None:
+        """Takes a process that has ended out of the sums of what processes have now."""
+        for file in Path(self._environment["PROMETHEUS_MULTIPROC_DIR"]).glob(f"gauge_live*_{pid}.db"):
+            file.unlink()
+
+
+def _apart() -> None:
+    """For preexec_fn: it ends with us, and Ctrl-C in a terminal tells us alone."""
+    end_with_parent()
+    os.setpgid(0, 0)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Inside, SIGTERM and SIGINT end nothing: their numbers are put into the list."""
+    came: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
+    try:
+        yield came
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

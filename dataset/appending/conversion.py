@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cohort_gnn.spec.graph import EdgeType
 
 BESIDE = ("edge_weights", "edge_times")
 AGAIN = "import all data again"
+NO_EDGES = Edges.in_memory("append", np.empty(0, np.int64), np.empty(0, np.int64))
 ONES_HINT = "--nodes V says how many nodes there are then; --rename takes any integers as new ids"
 
 
@@ -74,6 +75,7 @@ class Appending(Conversion):
         self._extend_ids()
         described = {relation: self._write_edges(relation, edges) for relation, edges in self.graph.edges.items()}
         described |= self._add_reverses(described)
+        described |= {relation: self._write_edges(relation, NO_EDGES) for relation in self._lacking_loops(described)}
         removed = self._all_removed()
         for relation, edges in removed.items():
             self._write_removed(relation, edges)
@@ -254,6 +256,12 @@ class Appending(Conversion):
                 hint = f"give one of the two relations: append makes the other. Else {AGAIN}"
                 raise CohortError(f"{self.graph.place}: {', '.join(relation)}", expected, "others", hint)
         return made
+
+    def _lacking_loops(self, described: Mapping[EdgeType, Any]) -> list[EdgeType]:
+        """The relations without new edges whose new nodes have a loop nevertheless."""
+        adds = self._treatment().self_loops == "add"
+        own = (relation for relation in self.old.edge_types if relation[0] == relation[2] and relation not in described)
+        return [relation for relation in own if adds and self.new_nodes[relation[2]]]
 
     def _reverse_pairs(self) -> Iterator[tuple[EdgeType, EdgeType]]:
         """Each relation that is the reverse of one, with that one; of two, once."""

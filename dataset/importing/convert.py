@@ -252,10 +252,11 @@ class Conversion:
 
     def _take_count(self, count: int, what: str) -> None:
         """Sets the number of nodes of the only type; it must be that of its rows."""
-        before, (edges,) = self.counts[self.graph.target], self.graph.edges.values()
+        before = self.counts[self.graph.target]
         if before not in (None, count):
             hint = "--node-ids FILE says which id each feature row belongs to, also of nodes without edges"
-            raise CohortError(edges.place, f"{before} nodes, one per row", f"{count} {what}", hint)
+            place = next(iter(self.graph.edges.values())).place
+            raise CohortError(place, f"{before} nodes, one per row", f"{count} {what}", hint)
         self.counts[self.graph.target] = count
 
     def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:

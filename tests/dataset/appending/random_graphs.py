@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import yaml
 
 BESIDE = ("none", "weights", "times", "features", "weights+features", "times+features")
-LOOPS = ("keep", "remove", "add")
+LOOPS = ("remove", "keep", "add")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -66,7 +66,7 @@ class Case:
             for name, nodes in zip(("train", "val", "test"), part.splits, strict=True):
                 np.save(folder / f"{name}.npy", ids[nodes] if self.has_ids else nodes)
             inputs["splits"] = [folder / f"{name}.npy" for name in ("train", "val", "test")]
-        inputs |= {f"edge_{name}": array for name, array in part.beside.items()}
+        inputs |= {f"edge_{name}": array for name, array in part.beside.items() if ends.size or not len(part.x)}
         for name, array in inputs.items():
             if isinstance(array, np.ndarray):
                 np.save(folder / f"{name}.npy", array)
@@ -100,7 +100,7 @@ def random_case(seed: int) -> Case:
     options = {
         "reverse": bool(generator.integers(2)),
         "dedupe": merges and beside != "weights" and bool(generator.integers(2)),
-        "self_loops": LOOPS[generator.integers(3 if plain else 2)],
+        "self_loops": LOOPS[2 - seed // len(BESIDE) % 3 if plain else generator.integers(2)],
         "transpose": bool(generator.integers(2)),
     }
     nodes, parts, dim = 0, [], int(generator.integers(1, 4))
@@ -110,7 +110,7 @@ def random_case(seed: int) -> Case:
         more = generator.integers(1, 20) if number == 0 else generator.integers(3) * generator.integers(4)
         part = _random_part(generator, nodes, int(more), dim, beside, pool)
         if number and known and generator.integers(2) and options["self_loops"] == "keep":
-            part.removed = np.array(known)[generator.choice(len(known), min(3, len(known)), replace=False)].T
+            part.removed = np.array(known)[generator.choice(len(known), min(3, len(known) - 1), replace=False)].T
             gone = set(map(tuple, part.removed.T)) | {pair[::-1] for pair in map(tuple, part.removed.T)}
             known = [pair for pair in known if pair not in gone]
         known = list(dict.fromkeys([*known, *zip(*part.ends.tolist(), strict=True)]))
@@ -123,6 +123,7 @@ def _random_part(
     generator: np.random.Generator, first: int, more: int, dim: int, beside: str, pool: np.ndarray
 ) -> Part:
     nodes, count = first + more, int(generator.integers(first == 0, 40))  # of no rows an import knows no columns
+    count *= first == 0 or more == 0 or generator.integers(2)
     labels = generator.integers(-1, 3, more)
     labels[:1] = 2 if first == 0 else labels[:1]
     split_of = generator.integers(4, size=more)

@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 END_SECONDS = 40.0  # in which the requests under way are answered
 SOON = 10.0  # seconds: a process that ends so soon after its start ...
 MOST_SOON = 3  # ... is started anew so often at most
-RIGHTS_OF_SOCKET = 0o666
+MOST_PORT, RIGHTS_OF_SOCKET = 65535, 0o666
 
 
 def listening(host: str, port: int, unix_socket: Path | None) -> list[socket.socket]:
@@ -33,6 +33,8 @@ def listening(host: str, port: int, unix_socket: Path | None) -> list[socket.soc
     Raises:
         CohortError: there is no such address, or it is taken.
     """
+    if not 0 <= port <= MOST_PORT:  # others would be taken modulo 2^16
+        raise CohortError("--port", f"a number from 0 to {MOST_PORT}", str(port))
     place = f"--unix-socket {unix_socket}" if unix_socket else f"--host {host} --port {port}"
     try:
         sockets = [_at_path(unix_socket)] if unix_socket else _at_port(host, port)

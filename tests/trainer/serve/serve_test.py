@@ -340,6 +340,8 @@ def asked_until(server: Served, words: str) -> set[int]:
         (["--tls-client-ca", "ca.pem"], ["--tls-client-ca: expected --tls-certificate"]),
         (["--fanout", "3,3,3"], ["num_neighbors: expected 2 numbers"]),
         (["--token-file", os.devnull], ["at least 16 ASCII characters"]),
+        (["--port", 65536], ["--port: expected a number from 0 to 65535, found 65536"]),
+        (["--unix-socket", "/nowhere/s"], ["--unix-socket /nowhere/s: expected an address that is free"]),
     ],
 )
 def test_what_is_not_served(data, run, options, words):

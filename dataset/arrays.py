@@ -169,7 +169,7 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     if array.dtype.kind == "f":
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)
-        bad = np.flatnonzero((whole != np.floor(whole)) | np.isinf(whole))
+        bad = np.flatnonzero((whole != np.floor(whole)) | (np.abs(whole) >= 2.0**63))
         if len(bad):
             hint = "make classes of them, or say that they are numbers: --label-type regression"
             raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)
@@ -199,7 +199,12 @@ def targets(place: str, array: np.ndarray, num_nodes: int, task: str) -> np.ndar
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     demand_shape(place, array, (num_nodes,))
-    return float32(place, array)
+    with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
+        numbers = float32(place, array)
+    if bad := np.flatnonzero(np.isinf(numbers)).tolist():
+        hint = "replace it, or leave the node without a label"
+        raise CohortError(f"{place}[{bad[0]}]", "a finite number, or NaN for none", str(array[bad[0]]), hint)
+    return numbers
 
 
 def _several_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:

@@ -30,6 +30,7 @@ STREAM_HINT = (
     "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect(), of a table of Iceberg "
     "table.scan()"
 )
+TYPE_HINT = "convert the column, or leave it out: astype(str) in pandas, cast(polars.String) in polars"
 UNORDERED = ("to_arrow_batch_reader", "to_pyarrow_dataset")  # of scans of Iceberg and tables of Delta Lake
 READ_ONCE = {"source", "target", "reverse_of"}  # keys of edges that are read with their ends, in one pass
 KEYS_HINT = "the keys are those of graph.yaml (dataset/FORMAT.md), with table in place of file"
@@ -125,8 +126,10 @@ def described_tables(
         try:
             yield kept / PLACE, description, streams
         except CohortError as error:
-            place = error.place.replace(f"{kept}{os.sep}", "")
-            raise CohortError(place, error.expected, error.found, error.hint) from error
+            if not error.expected:
+                raise
+            parts = (error.place, error.expected, error.found, error.hint)
+            raise CohortError(*(part.replace(f"{kept}{os.sep}", "") for part in parts)) from error
 
 
 def _kept(
@@ -172,7 +175,8 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
             if callable(read := getattr(table, name, None)):
                 return _stream_of(read(), place)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", why(error), STREAM_HINT) from error
+        actual = why(error, ": ".join(map(str, error.args)))[:300]
+        raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", actual, TYPE_HINT) from error
     raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", type(table).__name__, STREAM_HINT)
 
 
@@ -180,6 +184,10 @@ def _write(reader: pa.RecordBatchReader, path: Path, place: str) -> None:
     """Writes all rows of a stream to a file, in Arrow's format."""
     import pyarrow as pa
 
+    for field in reader.schema:  # pandas reads no dictionary of its intervals again
+        if pa.types.is_dictionary(field.type) and isinstance(field.type.value_type, pa.BaseExtensionType):
+            where = f"{PLACE}: {place}: column {field.name}"
+            raise CohortError(where, "values of a type of Arrow", str(field.type.value_type), TYPE_HINT)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, reader.schema) as writer:
         for batch in _batches(reader, place):
             writer.write_batch(batch)

@@ -242,7 +242,7 @@ def _encoded_numbers(
 
 def _parts(place: str, how: Column, array: pa.ChunkedArray, first: int) -> np.ndarray:
     """float64 [n, parts] of timestamps."""
-    stamps = timestamps(place, array, how.zone, first)
+    stamps = timestamps(place, values.plain(array), how.zone, first)
     return np.column_stack([part_of(stamps, part) for part in how.parts]).astype(np.float64)
 
 
@@ -260,11 +260,9 @@ def _numbers(
     """float32 [n, numbers of a value], and bool [n]: which values are missing, whose numbers mean nothing."""
     import pyarrow.compute as pc
 
-    place = table.place(number)
+    place, array = table.place(number), values.plain(array)
     if fault := values.type_fault(array, table.titles[number], "features"):
-        expected, actual, hint = fault
-        hint = f"{{column: {table.titles[number]}, kind: category}} makes features of texts; kind: time of timestamps"
-        raise CohortError(place, expected, actual, hint)
+        raise CohortError(place, *fault)
     lists = values.is_list(array.type)
     missing = np.asarray(array.is_null())
     if how.nan == "null" and not lists:
@@ -279,8 +277,10 @@ def _numbers(
     if odd.any():
         row = int(odd.argmax())
         actual = str(array[row].as_py())[:40]
-        hint = "nan: null takes NaN for a null; infinity is refused" if "nan" in actual else "leave it out"
-        raise CohortError(f"{place}, row {first + row}", "a finite number", actual, hint)
+        hint = "leave it out, or fill it in"
+        if "nan" in actual and not lists:
+            hint = "nan: null takes NaN for a null; infinity is refused"
+        raise CohortError(f"{place}, row {first + row}", "a number that float32 holds", actual, hint)
     return np.array(numbers), missing
 
 

@@ -130,16 +130,19 @@ class TableFile(ABC):
         self, columns: Sequence[int], kind: ColumnKind, arrays: Arrays, rest: Pieces, lists_only: bool = False
     ) -> CohortError:
         """What is missing in the whole table, of all columns: in these arrays and in the rest; before, nothing is."""
-        nulls, odd = (dict.fromkeys(columns, 0) for _ in range(2))
+        nulls, odd, large = (dict.fromkeys(columns, 0) for _ in range(3))
         for arrays_here, _ in itertools.chain([(arrays, 0.0)], rest):
             for column, array in zip(columns, arrays_here, strict=True):
                 nulls[column] += (values.null_lists if lists_only else values.nulls)(array)
                 if not lists_only:
                     odd[column] += values.empty(array) if kind == "texts" else values.not_finite(array)
-        what = "empty text" if kind == "texts" else "NaN or infinity"
+                if kind == "features":
+                    large[column] += values.not_finite(array, np.float32) - values.not_finite(array)
+        what = ("empty text", "empty texts") if kind == "texts" else ("NaN or infinity",) * 2
+        beyond = ("number beyond float32", "numbers beyond float32")
         missing = [
-            f"{count:,} {word}{'s' * (count > 1 and word != 'NaN or infinity')} in {self.titles[column]}"
-            for word, counts in (("null", nulls), (what, odd))
+            f"{count:,} {words[count > 1]} in {self.titles[column]}"
+            for words, counts in ((("null", "nulls"), nulls), (what, odd), (beyond, large))
             for column, count in counts.items()
             if count
         ]

@@ -22,6 +22,11 @@ FUNCTIONS = {"weekday": "day_of_week"}  # of pyarrow.compute, where a part has a
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = ("days", *PER_SECOND)
 TEXT_HINT = "texts are as ISO 8601 has them: 2024-01-31, 2024-01-31 12:00:00, with Z or +01:00 behind them or not"
+NUMBER_HINT = (
+    "to_timestamp({0}) in SQL, pandas.to_datetime(table['{0}'], unit='s'); times of nodes and edges may be integers,"
+    " without time_unit"
+)
+YEARS = 1 << 15  # of the calendar that Arrow computes
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,7 @@ def timestamps(place: str, array: pa.ChunkedArray, zone: str | None, first: int)
     import pyarrow.compute as pc
 
     stamps = _parsed(place, array, first)
+    _demand_years(place, stamps, first)
     if pa.types.is_date(stamps.type):
         return stamps.cast(pa.timestamp("s"))
     if stamps.type.tz is None:
@@ -163,8 +169,10 @@ def as_order(place: str, array: pa.Array | pa.ChunkedArray, first: int) -> np.nd
     import pyarrow as pa
 
     array = _chunked(array)
-    if values.is_text(array.type) and (whole := values.integers_of_texts(array)) is not None:
-        array = whole
+    if values.is_text(array.type):
+        array = values.texts(place, array)
+        whole = values.integers_of_texts(array)
+        array = array if whole is None else whole
     if not pa.types.is_integer(array.type):
         return as_integers(place, array, "us", None, first, exact=False)
     if array.null_count:
@@ -176,10 +184,32 @@ def _divided(place: str, array: pa.ChunkedArray, numbers: np.ndarray, factor: in
     whole, rest = np.divmod(numbers, factor)
     bad = np.flatnonzero(rest)
     if len(bad):
-        actual = str(array[int(bad[0])].as_py())
+        actual = _shown(array, int(bad[0]))
         hint = f"a shorter unit: {', '.join(UNITS[UNITS.index(unit) + 1 :])}"
         raise CohortError(f"{place}, row {first + bad[0]}", f"a whole number of {unit}", actual, hint)
     return whole
+
+
+def _demand_years(place: str, stamps: pa.ChunkedArray, first: int) -> None:
+    """Raises CohortError for years of which Arrow makes others, such as that of infinity in DuckDB."""
+    import pyarrow as pa
+
+    numbers = stamps.cast(pa.int32() if pa.types.is_date32(stamps.type) else pa.int64()).to_numpy()
+    per_day = 1 if pa.types.is_date32(stamps.type) else 86_400 * PER_SECOND[getattr(stamps.type, "unit", "ms")]
+    bad = np.flatnonzero(np.abs(numbers / (365.2425 * per_day) + 1970) > YEARS - 2)
+    if len(bad):
+        row = int(bad[0])
+        expected = f"a year from {3 - YEARS} to {YEARS - 3}"
+        raise CohortError(
+            f"{place}, row {first + row}", expected, _shown(stamps, row), "leave the row out, or fill it in"
+        )
+
+
+def _shown(array: pa.ChunkedArray, row: int) -> str:
+    """A value in a message, also one that Python has no date for."""
+    import pyarrow as pa
+
+    return str(array[row].as_py()) if values.is_text(array.type) else array.slice(row, 1).cast(pa.string())[0].as_py()
 
 
 def part_of(stamps: pa.ChunkedArray, part: str) -> np.ndarray:
@@ -205,8 +235,10 @@ def _parsed(place: str, array: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
     if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
         return array
     if not values.is_text(array.type):
-        raise CohortError(place, "timestamps, dates or texts of them", str(array.type), TEXT_HINT)
-    array = array.cast(pa.string())
+        numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+        hint = NUMBER_HINT.format(place.rpartition("column ")[2]) if numbers else TEXT_HINT
+        raise CohortError(place, "timestamps, dates or texts of them", str(array.type), hint)
+    array = values.texts(place, array).cast(pa.string())
     for type_ in _types_of_texts():
         try:
             return array.cast(type_)
@@ -220,9 +252,10 @@ def _parsed(place: str, array: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
 
 
 def _chunked(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values, without the dictionary that they may be in."""
     import pyarrow as pa
 
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    return values.plain(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
 
 
 def _missing(place: str, array: pa.ChunkedArray, expected: str, first: int) -> CohortError:

@@ -19,7 +19,10 @@ BLANKS = " \t"  # around a number in a text
 DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
 FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
-ID_HINT = "ids are integers or texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
+TEXT_HINT = "convert it to texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
+ID_HINT = f"ids are integers or texts; {TEXT_HINT}"
+INTEGER_HINT = "convert whole numbers to integers: CAST({} AS BIGINT) in SQL, astype('Int64') in pandas"
+DURATION_HINT = "convert it to a number, such as seconds: epoch({}) in SQL, dt.total_seconds() in pandas"
 CATEGORY_HINT = f"{arrays.NUMBERS_HINT}; or make categories of it in a graph.yaml: {{{{column: {{}}, kind: category}}}}"
 TIME_HINT = f"{arrays.TIMES_HINT}; of a graph.yaml, kind: time makes features of weekday, hour and so on"
 ROUNDED_HINT = (
@@ -49,7 +52,8 @@ def numbers(
     out = to_numpy(array)
     if kind != "features":
         return out
-    rows = out.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
+        rows = out.astype(np.float32, copy=False)
     bad = arrays.rounded(out, rows)
     if len(bad):
         row = int(bad[0, 0])
@@ -201,13 +205,11 @@ def categories(place: str, name: str, array: pa.Array | pa.ChunkedArray) -> pa.C
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    array = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+    array = plain(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
     if pa.types.is_boolean(array.type):
         return pc.if_else(array, pa.scalar("true", pa.large_string()), pa.scalar("false", pa.large_string()))
     if not (pa.types.is_integer(array.type) or is_text(array.type) or pa.types.is_null(array.type)):
-        hint = f"convert it to texts: CAST({name} AS VARCHAR) in SQL, astype(str) in pandas"
+        hint = (INTEGER_HINT if pa.types.is_floating(array.type) else TEXT_HINT).format(name)
         raise CohortError(place, "texts, integers or bools as categories", str(array.type), hint)
     return texts(place, array).cast(pa.large_string())
 
@@ -231,19 +233,25 @@ def empty(array: pa.Array | pa.ChunkedArray) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_large_string(array.type) and not pa.types.is_string(array.type):
+    array = plain(array)
+    if array.type not in (pa.string(), pa.large_string(), pa.string_view()):
         return 0
-    return len(array) - array.null_count - (pc.sum(pc.binary_length(array).cast(pa.bool_())).as_py() or 0)
+    lengths = pc.binary_length(array.cast(pa.large_string()))
+    return len(array) - array.null_count - (pc.sum(lengths.cast(pa.bool_())).as_py() or 0)
 
 
-def not_finite(array: pa.Array | pa.ChunkedArray) -> int:
-    """How many numbers are NaN or infinite."""
+def not_finite(array: pa.Array | pa.ChunkedArray, dtype: type = np.float64) -> int:
+    """How many numbers are NaN or infinite as float64 or float32, also in lists."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    array = plain(array)
+    if is_list(array.type):
+        return not_finite(pc.list_flatten(array), dtype)
     if not pa.types.is_floating(array.type):
         return 0
-    return len(array) - array.null_count - (pc.sum(pc.is_finite(array)).as_py() or 0)
+    with np.errstate(over="ignore"):
+        return int(np.count_nonzero(~np.isfinite(to_numpy(array.drop_null()).astype(dtype))))
 
 
 def integers_of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -317,6 +325,8 @@ def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.nd
         lengths = np.diff(part.offsets.to_numpy()) if not pa.types.is_fixed_size_list(part.type) else np.empty(0)
         if rows and (len(flat) % rows or (lengths != len(flat) // rows).any()):
             raise CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
+        if rows and not len(flat):
+            raise CohortError(place, "lists of at least one number", "empty ones", "leave the column out")
         if rows:
             out.append(flat.reshape(rows, -1))
     if len({part.shape[1] for part in out}) > 1:
@@ -328,10 +338,14 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The values of a dictionary, and what an extension type holds where it is a tensor."""
     import pyarrow as pa
 
+    parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     if pa.types.is_dictionary(array.type):
-        return array.cast(array.type.value_type)
+        wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow takes none of views
+        type_ = wide.get(array.type.value_type, array.type.value_type)
+        words = [part.dictionary if part.dictionary.type == type_ else part.dictionary.cast(type_) for part in parts]
+        taken = [values.take(part.indices) for part, values in zip(parts, words, strict=True)]
+        return pa.chunked_array(taken, type_) if isinstance(array, pa.ChunkedArray) else taken[0]
     if isinstance(array.type, pa.FixedShapeTensorType):
-        parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         return pa.chunked_array([part.storage for part in parts], array.type.storage_type)
     return array
 
@@ -341,7 +355,10 @@ def _hint(type_: pa.DataType, name: str, kind: ColumnKind) -> str:
     import pyarrow as pa
 
     if kind == "texts":
-        return ID_HINT.format(name)
+        whole = f"ids are integers or texts; {INTEGER_HINT}"
+        return (whole if pa.types.is_floating(type_) else ID_HINT).format(name)
+    if pa.types.is_temporal(type_) and not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
+        return DURATION_HINT.format(name)
     if pa.types.is_temporal(type_):
         return (
             f"{arrays.TIMES_HINT}; or name their unit: --time-unit s (time_unit: s)"

@@ -80,6 +80,7 @@ KINDS = {
     "delta": lambda table, folder: DeltaTable(table),
     "iceberg": lambda table, folder: DataScan(table),
     "categories": lambda table, folder: table.to_pandas().astype({table.column_names[0]: "category"}),
+    "categories of polars": lambda table, folder: pl.from_arrow(table).with_columns(pl.first().cast(pl.Categorical)),
 }
 
 
@@ -258,6 +259,13 @@ def test_what_is_wrong_is_named(tmp_path):
     for table in (DeltaTable(USERS), DataScan(USERS)):
         error = refused(tmp_path, {"user": {"table": table, "features": ["age"]}}, edges)
         assert error.place == "from_tables: nodes.user" and "no order" in error.expected and "id" in error.hint
+    for odd, found in ((["a", 1], "column odd"), (pd.cut([1, 2], 2), "pandas.interval"), ([1j, 2], "column odd")):
+        frame = pd.DataFrame({"odd": pd.Series(odd), "age": [1.0, 2.0]})
+        error = refused(tmp_path, {"user": {"table": frame, "features": ["age"]}}, edges)
+        assert found in f"{error}" and error.place.startswith("from_tables: nodes.user") and "astype(str)" in error.hint
+    keys = NODE_KEYS | {"id": ["user", "visits"]}
+    error = refused(tmp_path, {"user": {"table": USERS, **keys}}, edges)
+    assert "(nodes.user: columns user, visits)" in error.expected
     index = USERS.select(["age"]).to_pandas().iloc[::-1]
     error = refused(tmp_path, {"user": {"table": index, "features": ["age"]}}, edges)
     assert error.place == "nodes.user" and "index" in str(error)

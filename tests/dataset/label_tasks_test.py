@@ -109,6 +109,7 @@ def test_renumbering_takes_labels_along(tmp_path, task):
 
 BAD = {
     "infinite": ("regression", np.r_[np.inf, np.zeros(NUM_NODES - 1)], "a finite number, or NaN", "inf"),
+    "vast": ("regression", np.r_[1e300, np.zeros(NUM_NODES - 1)], "a finite number, or NaN", "1e+300"),
     "long": ("regression", np.zeros(NUM_NODES + 1), f"shape [{NUM_NODES}]", f"[{NUM_NODES + 1}]"),
     "matrix": ("regression", np.zeros((NUM_NODES, 2)), f"shape [{NUM_NODES}]", f"[{NUM_NODES}, 2]"),
     "one": ("multilabel", np.zeros(NUM_NODES), f"shape [{NUM_NODES}, any]", f"[{NUM_NODES}]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import decimal
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_parts_of_timestamps_are_those_of_pandas(zone, tmp_path):
     parts = ["year", "month", "day", "weekday", "hour", "minute", "second"]
     joined = USERS["joined"] if zone is None else USERS["joined"].dt.tz_localize("UTC")
     column = {"column": "joined", "kind": "time", "parts": parts} | ({} if zone is None else {"zone": zone})
-    data = made(tmp_path / "out", [column], USERS.assign(joined=joined))
+    data = made(tmp_path / "out", [column], USERS.assign(joined=joined.astype("category") if zone is None else joined))
     clock = joined if zone is None else joined.dt.tz_convert(zone)
     clock_parts = [getattr(clock.dt, part if part != "weekday" else "day_of_week") for part in parts]
     assert np.array_equal(data.x, np.stack(clock_parts, axis=1))
@@ -249,7 +250,7 @@ WRONG = {
     "zero category": ({"features": [{"column": "country", "kind": "category", "nulls": "zero"}]}, "nulls", "FORMAT"),
     "no parts": ({"features": [{"column": "joined", "kind": "time"}]}, "parts", "FORMAT"),
     "odd part": ({"features": [{"column": "joined", "kind": "time", "parts": ["week"]}]}, "each once of", "FORMAT"),
-    "number as time": ({"features": [{"column": "age", "kind": "time", "parts": ["day"]}]}, "timestamps", "ISO 8601"),
+    "number as time": ({"features": [{"column": "age", "kind": "time", "parts": ["day"]}]}, "timestamps", "unit='s'"),
     "text as time": ({"features": [{"column": "fraud", "kind": "time", "parts": ["day"]}]}, '"no"', "ISO 8601"),
     "odd kind": ({"features": [{"column": "age", "kind": "numeric"}]}, "kind", ""),
     "odd key": ({"features": [{"column": "age", "scale": True}]}, "keys that are known", ""),
@@ -261,6 +262,16 @@ WRONG = {
     "numbers as texts": ({"features": ["age"], "label": "digits"}, "names of classes, or numbers", "classes:"),
     "null time of a split": ({"features": ["age"], "split": {"by_time": "late"}}, "a time", "fill it in"),
     "text time of a split": ({"features": ["age"], "split": {"by_time": "user"}}, "a timestamp", "ISO 8601"),
+    "far time": ({"features": [{"column": "far", "kind": "time", "parts": ["year"]}]}, "row 1: expected a year", ""),
+    "empty lists": ({"features": ["empty"]}, "lists of at least one number", "leave the column out"),
+    "large numbers": ({"features": ["vast"]}, "found 1 number beyond float32 in vast", "leave out"),
+    "large number": ({"features": [{"column": "vast", "nulls": "mean"}]}, "row 3: expected a number that", "fill it"),
+    "infinity in lists": ({"features": ["lists"]}, "found 1 NaN or infinity in lists", "leave out"),
+    "decimals": ({"features": [{"column": "price", "nulls": "mean"}]}, "found decimal128", "CAST(price AS DOUBLE)"),
+    "durations": ({"features": ["span"]}, "found duration", "epoch(span)"),
+    "other bytes": ({"features": [{"column": "bytes", "kind": "time", "parts": ["day"]}]}, "texts in UTF-8", "UTF-8"),
+    "a label of lists": ({"features": ["age"], "label": "empty"}, "lists of at least one number", ""),
+    "a large label": ({"features": ["age"], "label": "vast"}, "column vast[3]: expected the number of", "regression"),
 }  # fmt: skip
 
 
@@ -268,6 +279,10 @@ WRONG = {
 def test_what_cannot_be_meant_is_refused_with_a_cure(case, tmp_path):
     keys, message, cure = WRONG[case]
     users = USERS.assign(digits=(ROWS % 2).astype(str), late=USERS["joined"].where(ROWS != 5))
+    users["far"] = pd.Series(np.where(ROWS == 1, 2**62, 0), dtype="timestamp[us][pyarrow]")
+    users["empty"], users["lists"] = [[]] * V, [[float(row != 3)] * 2 if row else [0.0, float("inf")] for row in ROWS]
+    users["vast"], users["price"] = np.where(ROWS == 3, 1e300, 0.5 * (ROWS > 3)), [decimal.Decimal(1)] * V
+    users["span"], users["bytes"] = pd.to_timedelta(ROWS, "s"), [b"\xff"] * V
     if "zone" in str(keys):
         users["joined"] = users["joined"].dt.tz_localize("UTC")
     with pytest.raises(CohortError) as error:

@@ -230,17 +230,17 @@ def test_a_link_in_the_folder_of_a_description_is_followed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ids", "found"),
+    ("ids", "found", "cure"),
     [
-        (pa.array([1.0, 2.5]), "double"),
-        (pa.array([True, False]), "bool"),
-        (pa.array([[1], [2]]), "list"),
-        (pa.array([1, 2], pa.date32()), "date32"),
+        (pa.array([1.0, 2.5]), "double", "BIGINT"),
+        (pa.array([True, False]), "bool", "VARCHAR"),
+        (pa.array([[1], [2]]), "list", "VARCHAR"),
+        (pa.array([1, 2], pa.date32()), "date32", "VARCHAR"),
     ],
 )
-def test_ids_of_other_types_name_their_column_and_a_cure(tmp_path, ids, found):
+def test_ids_of_other_types_name_their_column_and_a_cure(tmp_path, ids, found, cure):
     source = described(tmp_path, "{file: n.parquet, id: key}", BETWEEN, e="a,b\n0,0\n")
     pq.write_table(pa.table({"key": ids}), tmp_path / "n.parquet")
     error = refusal(source)
     assert error.place.endswith("column key") and error.expected.startswith("integers")
-    assert found in error.found and "CAST(key AS VARCHAR)" in error.hint
+    assert found in error.found and f"CAST(key AS {cure})" in error.hint

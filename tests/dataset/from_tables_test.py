@@ -263,7 +263,7 @@ def test_what_is_wrong_is_named(tmp_path):
         frame = pd.DataFrame({"odd": pd.Series(odd), "age": [1.0, 2.0]})
         error = refused(tmp_path, {"user": {"table": frame, "features": ["age"]}}, edges)
         assert found in f"{error}" and error.place.startswith("from_tables: nodes.user") and "astype(str)" in error.hint
-    keys = NODE_KEYS | {"id": ["user", "visits"]}
+    keys = NODE_KEYS | {"id": ["user", "visits"], "features": ["age"]}
     error = refused(tmp_path, {"user": {"table": USERS, **keys}}, edges)
     assert "(nodes.user: columns user, visits)" in error.expected
     index = USERS.select(["age"]).to_pandas().iloc[::-1]

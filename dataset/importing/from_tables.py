@@ -17,6 +17,7 @@ from cohort_gnn.dataset.importing.beside import AS_IT_IS
 from cohort_gnn.dataset.importing.importer import write_source
 from cohort_gnn.dataset.layouts.described import described_graph
 from cohort_gnn.dataset.layouts.description import Description
+from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.arrow_table import ArrowStream
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tasks import SPLITS
@@ -109,6 +110,7 @@ def described_tables(
     streams: dict[str, TableFile] = {}
     last = list(edges)[-1:]  # what opens another table may end a stream that is open, as a connection of DuckDB does
     with temporary_folder(folder.with_name(f"{folder.name}.tables")) as kept:
+        _demand_own_readers(nodes, edges, tasks or {})
         described = {
             "nodes": {type_: _kept(keys, kept, f"nodes.{type_}") for type_, keys in nodes.items()},
             "tasks": {task: _kept_splits(keys, kept, f"tasks.{task}") for task, keys in (tasks or {}).items()},
@@ -153,6 +155,24 @@ def _kept(
     return described
 
 
+def _demand_own_readers(
+    nodes: Mapping[str, Mapping[str, Any]], edges: Mapping[EdgeType, Mapping[str, Any]], tasks: Mapping[str, Mapping]
+) -> None:
+    """Raises CohortError for a reader that is given twice: its rows would be missing the second time."""
+    import pyarrow as pa
+
+    tables = [(f"nodes.{type_}", keys.get("table")) for type_, keys in nodes.items()]
+    tables += [(f"tasks.{task}.{split}", keys.get(split)) for task, keys in tasks.items() for split in SPLITS]
+    tables += [(f"edges.{'.'.join(type_)}", keys.get("table")) for type_, keys in edges.items()]
+    first_place: dict[int, str] = {}
+    for place, table in tables:
+        if isinstance(table, pa.RecordBatchReader) and first_place.setdefault(id(table), place) != place:
+            expected, actual = "a reader of its own, whose rows are read once", f"that of {first_place[id(table)]}"
+            raise CohortError(
+                f"{PLACE}: {place}", expected, actual, "pass a table, such as reader.read_all(), for both"
+            )
+
+
 def _kept_splits(keys: Mapping[str, Any], folder: Path, place: str) -> dict[str, Any]:
     """The keys of a task, whose tables are in files now."""
     splits = {split: keys[split] for split in SPLITS if keys.get(split) is not None}
@@ -181,16 +201,24 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
 
 
 def _write(reader: pa.RecordBatchReader, path: Path, place: str) -> None:
-    """Writes all rows of a stream to a file, in Arrow's format."""
+    """Writes all rows of a stream to a file of Arrow's format, without dictionaries: a file has one a column."""
     import pyarrow as pa
 
-    for field in reader.schema:  # pandas reads no dictionary of its intervals again
-        if pa.types.is_dictionary(field.type) and isinstance(field.type.value_type, pa.BaseExtensionType):
-            where = f"{PLACE}: {place}: column {field.name}"
-            raise CohortError(where, "values of a type of Arrow", str(field.type.value_type), TYPE_HINT)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, reader.schema) as writer:
+    fields = [field.with_type(values.plain_type(field.type)) for field in reader.schema]
+    schema = pa.schema(fields, reader.schema.metadata)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for batch in _batches(reader, place):
-            writer.write_batch(batch)
+            if not batch.num_rows:  # pyarrow 26 may write one so that the file cannot be read
+                continue
+            columns = [
+                values.plain(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns
+            ]
+            try:
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            except pa.ArrowException as error:
+                raise CohortError(
+                    f"{PLACE}: {place}", "a table that Arrow's files hold", f"{error}", TYPE_HINT
+                ) from error
 
 
 def _batches(reader: Iterable[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,6 +25,8 @@ FIXED_SIZES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")  # Parquet's type
 GROUPS_AHEAD = 2
 # Columns are read through small buffers: what is decompressed stays in a cache of the processor.
 READ_OPTIONS = {"buffer_size": 1 << 16, "pre_buffer": False}
+SIGNATURE_BYTES = 28  # behind the footer of an encrypted Parquet file that is itself not encrypted
+ENCRYPTED_HINT = "write it without encryption, or pass to cohort.from_tables what pyarrow reads of it with its keys"
 MOST_ROWS = 1 << 17  # of integers and texts at once: on their way to the sorter they stay in a cache of the processor
 
 
@@ -92,7 +95,15 @@ class ParquetFile(ArrowTable):
     def _open(self) -> pa.Schema:
         import pyarrow.parquet as pq
 
+        with open(self.path, "rb") as file:
+            file.seek(max(0, self.path.stat().st_size - 8))
+            footer_bytes, magic = struct.unpack("<I4s", file.read(8).rjust(8))
+        encrypted = CohortError(str(self.path), self.format, "an encrypted one", ENCRYPTED_HINT)
+        if magic == b"PARE":
+            raise encrypted
         self._file = pq.ParquetFile(self.path, **READ_OPTIONS)
+        if footer_bytes - self._file.metadata.serialized_size == SIGNATURE_BYTES:  # its columns end the process
+            raise encrypted
         return self._file.schema_arrow
 
     def count(self) -> int:

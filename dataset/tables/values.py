@@ -334,14 +334,23 @@ def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.nd
     return np.concatenate(out) if out else np.empty((0, 1), np.float32)
 
 
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """That of the values of a dictionary; of views, from which Arrow takes no values, that of other texts."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(type_):
+        return type_
+    wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return wide.get(type_.value_type, type_.value_type)
+
+
 def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The values of a dictionary, and what an extension type holds where it is a tensor."""
     import pyarrow as pa
 
     parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     if pa.types.is_dictionary(array.type):
-        wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow takes none of views
-        type_ = wide.get(array.type.value_type, array.type.value_type)
+        type_ = plain_type(array.type)
         words = [part.dictionary if part.dictionary.type == type_ else part.dictionary.cast(type_) for part in parts]
         taken = [values.take(part.indices) for part, values in zip(parts, words, strict=True)]
         return pa.chunked_array(taken, type_) if isinstance(array, pa.ChunkedArray) else taken[0]

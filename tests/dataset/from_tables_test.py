@@ -70,7 +70,22 @@ class DataScan:
         return stream(self._table)
 
 
+def in_chunks(table: pa.Table) -> pa.Table:
+    """As a table of several files may be: with categories of each, and an empty chunk of one column."""
+    parts = [table.slice(0, 9), table.slice(9)]
+    texts = pa.chunked_array([part.column(0).combine_chunks().dictionary_encode() for part in parts])
+    last = pa.chunked_array([part.column(-1).combine_chunks() for part in (parts[0], table.slice(0, 0), parts[1])])
+    table = table.set_column(0, table.column_names[0], texts)
+    return table.set_column(table.num_columns - 1, table.column_names[-1], last)
+
+
+def categories(frame: pd.DataFrame) -> pd.DataFrame:
+    """With two columns of them, one of intervals, which is not used."""
+    return frame.astype({frame.columns[0]: "category"}).assign(span=pd.cut(np.arange(len(frame)), 3))
+
+
 KINDS = {
+    "chunks": lambda table, folder: in_chunks(table),
     "pyarrow": lambda table, folder: table,
     "reader": lambda table, folder: stream(table),
     "dataset": lambda table, folder: pads.dataset(table),
@@ -79,7 +94,7 @@ KINDS = {
     "duckdb": lambda table, folder: duckdb.from_arrow(table),
     "delta": lambda table, folder: DeltaTable(table),
     "iceberg": lambda table, folder: DataScan(table),
-    "categories": lambda table, folder: table.to_pandas().astype({table.column_names[0]: "category"}),
+    "categories": lambda table, folder: categories(table.to_pandas()),
     "categories of polars": lambda table, folder: pl.from_arrow(table).with_columns(pl.first().cast(pl.Categorical)),
 }
 
@@ -259,10 +274,15 @@ def test_what_is_wrong_is_named(tmp_path):
     for table in (DeltaTable(USERS), DataScan(USERS)):
         error = refused(tmp_path, {"user": {"table": table, "features": ["age"]}}, edges)
         assert error.place == "from_tables: nodes.user" and "no order" in error.expected and "id" in error.hint
-    for odd, found in ((["a", 1], "column odd"), (pd.cut([1, 2], 2), "pandas.interval"), ([1j, 2], "column odd")):
+    reader = stream(PAYMENTS)
+    for tables in ({"table": reader}, {"table": USERS}), ({"table": USERS}, {"table": reader}):
+        twice = {PAYS: {**EDGE_KEYS, **tables[1]}, ("user", "asks", "user"): {**EDGE_KEYS, "table": reader}}
+        error = refused(tmp_path, {"user": {**NODE_KEYS, **tables[0]}}, twice)
+        assert "read once" in error.expected and error.place == "from_tables: edges.user.asks.user"
+    for odd in (["a", 1], [1j, 2]):
         frame = pd.DataFrame({"odd": pd.Series(odd), "age": [1.0, 2.0]})
         error = refused(tmp_path, {"user": {"table": frame, "features": ["age"]}}, edges)
-        assert found in f"{error}" and error.place.startswith("from_tables: nodes.user") and "astype(str)" in error.hint
+        assert "column odd" in error.found and error.place == "from_tables: nodes.user" and "astype" in error.hint
     keys = NODE_KEYS | {"id": ["user", "visits"], "features": ["age"]}
     error = refused(tmp_path, {"user": {"table": USERS, **keys}}, edges)
     assert "(nodes.user: columns user, visits)" in error.expected

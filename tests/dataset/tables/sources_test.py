@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption
 import pytest
 
 from cohort_gnn.base.errors import CohortError
@@ -151,6 +152,30 @@ def test_texts_of_any_form_name_nodes(form, tmp_path):
         edges_there = open_dataset(out).edge_types[("node", "to", "node")].edge_index()
         assert np.array_equal(edges_there, ENDS[:, np.lexsort(ENDS)])
         assert original_ids(out).to_pylist() == TEXTS
+
+
+class Keys(pyarrow.parquet.encryption.KmsClient):
+    """That encrypts nothing."""
+
+    def __init__(self, connection):
+        super().__init__()
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return key_bytes
+
+    unwrap_key = wrap_key
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_encrypted_parquet_files_are_refused(plaintext_footer, tmp_path):
+    """Of columns of those with a footer to read, pyarrow 26 ends the process."""
+    encryption, table = pyarrow.parquet.encryption, pa.table({"src": ENDS[0], "dst": ENDS[1]})
+    keys = {"footer_key": "f", "column_keys": {"c": ["dst"]}, "double_wrapping": False}
+    how = encryption.EncryptionConfiguration(plaintext_footer=plaintext_footer, **keys)
+    made = encryption.CryptoFactory(Keys).file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    pq.write_table(table, tmp_path / "edges.parquet", encryption_properties=made)
+    with pytest.raises(CohortError, match="edges.parquet: expected a Parquet file, found an encrypted one"):
+        import_graph(tmp_path / "edges.parquet", tmp_path / "out", inputs=SourceOptions(features="ones"))
 
 
 def test_decimals_are_ends_of_edges_if_they_are_whole(tmp_path):

@@ -23,7 +23,7 @@ def transformed(rows: Rows | None, options: ConvertOptions) -> Rows | None:
     if rows.dtype == "bfloat16":  # its bits
         x = as_float32(x, rows.dtype)
     if options.row_normalize:
-        x = _row_normalize(x)
+        x = row_normalized(x)
     if options.pca is not None:
         x = principal_components(x, options.pca, options.seed)
     return Rows.from_matrix(rows.place, x)
@@ -40,7 +40,7 @@ def _in_memory(rows: Rows, options: ConvertOptions) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _row_normalize(x):
+def row_normalized(x):
     """Rows whose absolute values add up to 1, float32; rows of zeros stay."""
     sums = np.asarray(abs(x).sum(axis=1, dtype=np.float64)).reshape(-1, 1)
     scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums != 0)

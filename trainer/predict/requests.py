@@ -16,6 +16,7 @@ from cohort_gnn.dataset.columns import FittedColumn, read_columns
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.tables.encoding import encoded_columns
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.predict.appended_edges import AsAppended
 from cohort_gnn.trainer.predict.neighbourhoods import NewEdges
 from cohort_gnn.trainer.predict.node_ids import NodeIds
 
@@ -62,6 +63,9 @@ class RequestReader:
     def __init__(self, data: StoredGraph, model: Any, node_type: str, is_in_time: bool):
         self._data, self._model, self._node_type, self._is_in_time = data, model, node_type, is_in_time
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
+        self._as_appended = AsAppended(data)
+        sources = {relation[0] for relation, edges in data.edge_types.items() if edges.edge_times is not None}
+        self._aged = sources | set(() if model.ages is None else model.ages.spans)  # types whose times are read
         self.ids = {name: NodeIds(original_ids(data.path, name), count, name) for name, count in self._counts.items()}
 
     def read(
@@ -84,8 +88,11 @@ class RequestReader:
         request = Request(None if at_time is None else int(_integers_of([at_time], 1, "at_time")[0]))
         for name, table in _by_type(new_nodes, list(self._data.node_types), OF_NODES, "new_nodes").items():
             self._read_nodes(name, table, request)
-        for relation, table in _by_type(new_edges, list(self._data.edge_types), OF_EDGES, "new_edges").items():
-            request.edges[relation] = self._edges_of(relation, table, request)
+        tables = _by_type(new_edges, list(self._data.edge_types), OF_EDGES, "new_edges")
+        requested = {relation: self._edges_of(relation, table, request) for relation, table in tables.items()}
+        counts = {name: len(rows) for name, rows in request.rows.items()}
+        edges = self._as_appended.edges(requested, counts, request.times)
+        request.edges.update({name: self._with_rows_read(name, some) for name, some in edges.items()})
         return replace(request, nodes=self._numbers(self._node_type, nodes, request, "nodes"))
 
     def merged(self, requests: list[Request]) -> Request:
@@ -129,7 +136,7 @@ class RequestReader:
         return self.ids[name].numbers(nodes, request.ids.get(name, {}), place)
 
     def _read_nodes(self, name: str, table: Mapping, request: Request) -> None:
-        place, stored, ages = f"new_nodes {name}", self._data.node_types[name], self._model.ages
+        place, stored = f"new_nodes {name}", self._data.node_types[name]
         has_some = isinstance(table, Mapping) and any(table.get(member) is not None for member in OF_NODES)
         if not has_some or set(table) - set(OF_NODES):
             raise CohortError(place, "some of id, x, columns and time", ", ".join(map(str, table)) or "nothing")
@@ -145,9 +152,9 @@ class RequestReader:
         if count > MOST_NEW_NODES:
             raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
         request.ids[name] = self.ids[name].new(table.get("id"), count, place)
-        request.rows[name] = _rows_of(x, count, stored, "node", f"{place}: x")
-        is_read = ages is not None and name in ages.spans
-        times = _times_of(table, count, stored.node_times is not None, is_read, "node", place)
+        request.rows[name] = self._as_appended.rows(_rows_of(x, count, stored, "node", f"{place}: x"))
+        are_there = stored.node_times is not None
+        times = _times_of(table, count, are_there, are_there and name in self._aged, "node", place)
         if times is not None:
             request.times[name] = times
 
@@ -168,18 +175,29 @@ class RequestReader:
         if known.any():
             hint = "append edges between nodes of the data set to it: cohort dataset append"
             raise CohortError(place, "a new node at one end at least", f"edge {int(known.argmax())} without", hint)
-        has_times = stored.edge_times is not None
-        times = _times_of(table, count, has_times, has_times, "edge", place)
+        has_times, have_sources = (
+            some is not None for some in (stored.edge_times, self._data.node_types[relation[0]].node_times)
+        )
+        times = _times_of(table, count, has_times, has_times and not have_sources, "edge", place)
         declared = read_columns(self._data.path).edges
         fitted = next((some.columns for some in declared if tuple(some.type) == relation), None)
         values = _values_of(table, "edge_attr", fitted, place)
-        is_read, features = relation in self._model.edge_dims, stored.edge_table
-        if values is None and not is_read:
+        features = stored.edge_table
+        is_read = {relation, self._as_appended.reverse_of(relation)} & set(self._model.edge_dims)
+        if values is None and (features is None or not is_read):
             return NewEdges(sources, targets, times)
         if features is None:
             raise CohortError(f"{place}: edge_attr", "none: edges of this type have no features", "some")
         rows = _rows_of(values, count, features, "edge", f"{place}: edge_attr")
-        return NewEdges(sources, targets, times, rows if is_read else None)
+        return NewEdges(sources, targets, times, rows)
+
+    def _with_rows_read(self, relation: EdgeType, edges: NewEdges) -> NewEdges:
+        """The edges, with features if the model reads some of this type."""
+        dim, actual = self._model.edge_dims.get(relation), None if edges.rows is None else edges.rows.shape[1]
+        if dim is not None and actual != dim:
+            hint = "give the edges of this type themselves, not those of its reverse"
+            raise CohortError(f"new_edges {', '.join(relation)}: edge_attr", f"{dim} features", f"{actual or 0}", hint)
+        return edges if dim is not None else replace(edges, rows=None)
 
 
 def _values_of(table: Mapping, member: str, fitted: list[FittedColumn] | None, place: str) -> Any:

@@ -128,12 +128,13 @@ class Scorer:
             nodes: their ids in the tables of the import, or their numbers where nodes were numbered; new ones too.
             new_nodes: what the request adds: {"id": [n], "x": [n, features]}. For data sets of several node types, such
                 a mapping for each type. Where nodes have numbers, "id" may be left out: they get the next ones. Instead
-                of "x", "columns" may have a list of values for each declared column, {name: [n]}. Where the model reads
-                ages of the type's nodes, "time" int64 [n] says since when they exist.
-            new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least.
-                Where the model reads features of edges, "edge_attr": [m, features], or "columns" of theirs; where the
-                data set's edges have times, "time" int64 [m]: since when each exists, and its source does. For data
-                sets of several edge types, such a mapping for each (source type, name, target type).
+                of "x", "columns" may have a list of values for each declared column, {name: [n]}. Where the type's
+                nodes have times, "time" int64 [n] says since when new ones exist.
+            new_edges: {"source": [m], "target": [m]}, ids of nodes, each edge with a new node at one end at least; what
+                the import did to edges (reverses, loops, equal ones) is done to them. Where the model reads features of
+                edges, "edge_attr": [m, features], or "columns" of theirs; where the data set's edges have times, "time"
+                int64 [m]: since when each exists; where nodes have times, not before its source does. For data sets of
+                several edge types, such a mapping for each (source type, name, target type).
             at_time: of a run that used times, which needs it: the edges that exist then count, as for ``cohort predict
                 --at-time``.
             hidden: the rows that the last layer reads of the nodes themselves, [nodes, hidden columns], in place of

@@ -118,6 +118,64 @@ def test_scores_are_those_of_predict_before_and_after_nodes_come(graphs, monkeyp
     assert torch.equal(answers.score([3]), before[[3]]), "and are forgotten afterwards"
 
 
+def described(folder: Path, x: np.ndarray, edges: dict, born: np.ndarray | None) -> Path:
+    """graph.yaml of papers and their edges; with authors, who exist since `born`."""
+    folder.mkdir()
+    np.save(folder / "x.npy", x)
+    nodes, lines = "paper: {features: x.npy}", []
+    if born is not None:
+        np.save(folder / "born.npy", born)
+        nodes += f", author: {{count: {len(born)}, time: born.npy}}"
+    for name, ends in edges.items():
+        np.save(folder / f"{name[1]}.npy", ends)
+        lines.append(f"{{type: [{', '.join(name)}], file: {name[1]}.npy}}")
+    (folder / "graph.yaml").write_text(f"target: paper\nnodes: {{{nodes}}}\nedges: [{', '.join(lines)}]\n")
+    return folder / "graph.yaml"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("sage", {"undirected": True, "row_normalize": True}),
+        ("gcn", {"reverse": True, "self_loops": "add"}),
+        ("gat", {"transpose": True, "self_loops": "remove"}),
+        ("rsage", {"reverse": True}),
+    ],
+)
+def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(monkeypatch, tmp_path, kind, options):
+    """The scores are those after `cohort dataset append` of the same."""
+    generator, several = np.random.default_rng(3), kind not in ONE_TYPE
+    names = {"cites": ("paper", "cites", "paper")} | ({"by": ("paper", "by", "author")} if several else {})
+    x, born = generator.standard_normal((48, DIM)).astype(np.float32), generator.integers(0, 9, 13)
+    came = [[3, 40, 41, 40, 42, 42], [40, 5, 40, 5, 42, 7]]  # equal edges, loops, both directions
+    old = {"cites": generator.integers(0, 40, (2, 200)), "by": generator.integers(0, 10, (2, 90))}
+    new = {"cites": np.array(came), "by": np.array([[40, 41, 3], [10, 4, 11]])}
+    first, later = (
+        described(
+            tmp_path / folder, x[rows], {names[key]: ends[key] for key in names}, born[authors] if several else None
+        )
+        for folder, rows, authors, ends in (
+            ("first", slice(40), slice(10), old),
+            ("later", slice(40, 48), slice(10, 13), new),
+        )
+    )
+    cohort.dataset.import_graph(first, tmp_path / "data", **options)
+    model = model_on(kind, cohort.dataset.open(tmp_path / "data"))
+    answers = scorer_of(monkeypatch, model, cohort.dataset.open(tmp_path / "data"))
+    nodes, edges = {"x": x[40:]}, {names[key]: dict(zip(("source", "target"), new[key], strict=True)) for key in names}
+    if several:
+        nodes = {"paper": nodes, "author": {"id": [10, 11, 12], "time": born[10:]}}
+    found = answers.score(range(48), new_nodes=nodes, new_edges=edges if several else edges[names["cites"]])
+    cohort.dataset.append(tmp_path / "data", edges=later)
+    assert torch.equal(found, predicted(model, cohort.dataset.open(tmp_path / "data"), tmp_path, "cpu"))
+    if several:
+        with pytest.raises(CohortError, match="rev_by, paper: expected the edges of|give one of the two"):
+            others = edges | {("author", "rev_by", "paper"): {"source": [11], "target": [40]}}
+            answers.score([0], new_nodes=nodes, new_edges=others)
+        with pytest.raises(CohortError, match="new_nodes author: time: expected one for each node"):
+            answers.score([0], new_nodes={"author": {"id": [10]}})
+
+
 def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CohortError, match="Scorer: device: expected a GPU that PyTorch can use, found none"):

@@ -127,7 +127,7 @@ def test_edges_with_times_and_features(tmp_path):
     x, y = generator.standard_normal((new, DIM), np.float32), generator.integers(0, 3, new)
     born, ends = generator.integers(0, 50, new), generator.integers(0, NODES, (2, 2000 + came))
     ends[0, -came:-2], ends[1, -2:] = NODES, NODES + 1
-    times = np.maximum(generator.integers(0, 100, 2000 + came), born[ends[0]])
+    times = generator.integers(0, 100, 2000 + came)
     rows = generator.standard_normal((2000 + came, 2), np.float32)
     for name, nodes, edges in (("before", NODES, 2000), ("after", new, 2000 + came)):
         of_edges = {"edge_index": ends[:, :edges], "edge_time": times[:edges], "edge_attr": rows[:edges]}
@@ -141,7 +141,7 @@ def test_edges_with_times_and_features(tmp_path):
     request = {
         "nodes": list(range(new)),
         "at_time": 60,
-        "new_nodes": [{"x": x[NODES:].tolist()}],
+        "new_nodes": [{"x": x[NODES:].tolist(), "time": born[NODES:].tolist()}],
         "new_edges": [{name: values.tolist() for name, values in added.items()}],
     }
     server = Served(tmp_path / "run", tmp_path / "before", tmp_path)
@@ -150,9 +150,9 @@ def test_edges_with_times_and_features(tmp_path):
         for member, words in (("at_time", "at_time: expected a time, found none"), ("new_edges", "")):
             status, content = server.ask({name: value for name, value in request.items() if name != member})
             assert (status, words in content.decode()) == (400 if words else 200, True)
-        for member in ("time", "edge_attr"):
-            edges = {name: value for name, value in request["new_edges"][0].items() if name != member}
-            status, content = server.ask(request | {"new_edges": [edges]})
+        for part, member in (("new_nodes", "time"), ("new_edges", "edge_attr")):
+            some = {name: value for name, value in request[part][0].items() if name != member}
+            status, content = server.ask(request | {part: [some]})
             assert status == 400 and f"{member}: expected" in content.decode()
     finally:
         server.stop()

@@ -31,7 +31,7 @@ PRINTING = {  # parts of commands: they print their results and their errors
     "trainer/program.py",
     "trainer/bench/digest.py",
     "trainer/predict/program.py",
-    "trainer/serve/__main__.py",
+    "trainer/serve/program.py",
 }
 CPP = {".h", ".cuh", ".cc", ".cu", ".cpp"}
 MAX_FUNCTION_LINES = 80

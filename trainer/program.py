@@ -14,13 +14,13 @@ import torch
 
 from cohort_gnn.base.early import Argument
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.late_meta import load_meta
 from cohort_gnn.base.log import logged
 from cohort_gnn.base.programs import end_program, flush_output
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import TrainerSpec, from_json
-from cohort_gnn.trainer.late_meta import load_meta
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.machine import ProcessRank
 from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel

@@ -191,7 +191,7 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        command = python("-m", "cohort_gnn.trainer.predict.program", file.name)
+        command = python("-m", "cohort_gnn.trainer.predict", file.name)
         with handlers_kept():
             process, began = None, time.time()
             stop_on_signals()

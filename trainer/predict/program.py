@@ -1,4 +1,4 @@
-"""``python -m cohort_gnn.trainer.predict.program job.json``: the program of ``cohort predict``.
+"""The program of ``cohort predict``, ``python -m cohort_gnn.trainer.predict job.json``.
 
 The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``top_k`` (or null),
 ``exclude_seen``, ``nodes`` (file, or null), ``threshold`` (or null), ``memory_bytes``, ``device``, ``quiet``,
@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
-from cohort_gnn.base.programs import end_program
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
@@ -66,7 +65,7 @@ from cohort_gnn.trainer.predict.score_tables import (
 from cohort_gnn.trainer.predict.update import reached_by, update_layers, write_layers
 
 ROWS_AT_ONCE = 1 << 16  # of scores on their way to the output
-LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
+LOG = logging.getLogger(__name__)
 
 
 def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
@@ -445,7 +444,3 @@ def main(job_file: Path) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-if __name__ == "__main__":
-    end_program(main(Path(sys.argv[1])))

@@ -325,7 +325,7 @@ def with_layers_that(first: str, call: str, folder: Path) -> dict[str, str]:
     folder.mkdir()
     return beginning_with(
         "import sys, time\n"
-        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
+        "if 'cohort_gnn.trainer.predict' in sys.orig_argv:\n"
         f"    {first}\n"
         "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
         f"    layerwise.Layerwise.run_layer = lambda *_: {call}\n",

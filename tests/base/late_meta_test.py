@@ -9,7 +9,7 @@ from cohort_gnn.trainer.program import is_ours
 
 LOOKED_UP = """
 import sys
-from cohort_gnn.trainer.late_meta import put_off_meta
+from cohort_gnn.base.late_meta import put_off_meta
 
 put_off_meta()
 import torch

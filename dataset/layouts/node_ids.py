@@ -61,6 +61,8 @@ class NodeIds:
         parts: list[pa.Array] = []
         if table is not None:
             parts = [chunk for ids, _ in key_blocks(table, columns, MIN_BLOCK) for chunk in ids.chunks]
+        if len({part.type for part in parts}) > 1:  # of several files
+            parts = [part.cast(pa.large_string()) for part in parts]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if before is None:
             if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:

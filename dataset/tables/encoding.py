@@ -167,14 +167,16 @@ class _Statistics:
         self._name, self._place = table.titles[number], table.place(number)
         self._moments = Moments()
         self._vocabulary: set[str] = set()
-        self._width = 1
+        self._width: int | None = None
 
     def add(self, array: pa.ChunkedArray, first: int, rows: np.ndarray | None) -> None:
         """Adds a block of the column; `rows`: which of its rows count."""
         how = self._how
         if how.kind == "number":
             numbers, missing = _numbers(self._table, self._number, how, array, first)
-            self._width = numbers.shape[1]
+            if len(numbers) and (self._width or numbers.shape[1]) != numbers.shape[1]:
+                raise values.lengths_differ(self._place)
+            self._width = numbers.shape[1] if len(numbers) else self._width
             if how.standardize or how.nulls == "mean":
                 self._moments.add(numbers[~missing if rows is None else ~missing & rows])
         elif how.kind == "time":
@@ -201,7 +203,7 @@ class _Statistics:
                 raise CohortError(self._place, "a value in a row of the training split", "none", hint)
             mean, deviation = self._moments.mean.tolist(), self._moments.deviation.tolist()
         if how.kind == "number":
-            names = [name] if self._width == 1 else [f"{name}[{i}]" for i in range(self._width)]
+            names = [name] if self._width in (None, 1) else [f"{name}[{i}]" for i in range(self._width)]
             names += [f"{name} is null"] if how.nulls != "refuse" else []
         elif how.kind == "time":
             names = [f"{name}.{part}" for part in how.parts]

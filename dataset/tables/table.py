@@ -84,6 +84,7 @@ class TableFile(ABC):
         kinds: dict[Any, ColumnKind] = {np.int64: "integers", np.float32: "features"}
         kind, done, lists_only = kinds.get(dtype, "numbers"), 0, dtype is None or nulls
         pieces = self.pieces(numbers, kind, block_bytes)
+        lengths: dict[int, tuple[int, ...]] = {}
         for arrays, fraction in pieces:
             values.demand_types(self, numbers, arrays, kind)
             if any(map(values.null_lists if lists_only else values.nulls, arrays)):
@@ -93,6 +94,9 @@ class TableFile(ABC):
             ]
             if dtype is np.float32 and not nulls and not all(np.isfinite(part).all() for part in parts):
                 raise self._without_values(numbers, kind, arrays, pieces)
+            for column, part in zip(numbers, parts, strict=True):
+                if len(part) and lengths.setdefault(column, part.shape[1:]) != part.shape[1:]:
+                    raise values.lengths_differ(self.place(column))
             done += len(parts[0]) if parts else 0
             yield parts, fraction
 

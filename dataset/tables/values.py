@@ -324,14 +324,19 @@ def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.nd
         rows, flat = len(part), read(part.flatten())
         lengths = np.diff(part.offsets.to_numpy()) if not pa.types.is_fixed_size_list(part.type) else np.empty(0)
         if rows and (len(flat) % rows or (lengths != len(flat) // rows).any()):
-            raise CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
+            raise lengths_differ(place)
         if rows and not len(flat):
             raise CohortError(place, "lists of at least one number", "empty ones", "leave the column out")
         if rows:
             out.append(flat.reshape(rows, -1))
     if len({part.shape[1] for part in out}) > 1:
-        raise CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
+        raise lengths_differ(place)
     return np.concatenate(out) if out else np.empty((0, 1), np.float32)
+
+
+def lengths_differ(place: str) -> CohortError:
+    """The error of a column of lists, in one block or in several."""
+    return CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:

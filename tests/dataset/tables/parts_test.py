@@ -16,7 +16,10 @@ import pytest
 from import_helpers import edge_pairs, imported, refusal
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.node_ids import NodeIds
+from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.parts import Parts, part_files
 
 NUM_NODES = 60
@@ -193,6 +196,35 @@ def test_values_of_folders(tmp_path):
     with pytest.raises(CohortError, match="40 nulls in kind"):
         list(table.texts([1], 1 << 20))
     assert table.count() == NUM_NODES
+
+
+@pytest.mark.parametrize("other", [pa.array([[7.0] * 3]), pa.array([7.0])])
+def test_lists_of_other_lengths_are_refused_in_any_part(other, tmp_path):
+    """Rows of a data set have one length: a longer one moved all that came behind it."""
+    for name, lists in (("part-0", pa.array([[1.0, 2.0]] * 3)), ("part-1", other)):
+        pq.write_table(pa.table({"x": lists}), tmp_path / f"{name}.parquet")
+    table = tables.open_table(tmp_path)
+    with pytest.raises(CohortError, match="lists of one length"):
+        table.read([0], np.float32)
+    with pytest.raises(CohortError, match="lists of one length"):
+        DeclaredColumns.from_entries(table, [Column(column="x", standardize=True)], "x", fit_all=True).fit(None)
+
+
+@pytest.mark.parametrize(
+    ("other", "ids"),
+    [
+        (["9"], [7, 8, 9]),
+        (["x"], ["7", "8", "x"]),
+        (pa.array([9], pa.uint64()), [7, 8, 9]),
+        (pa.array([2**63 + 9], pa.uint64()), ["7", "8", f"{2**63 + 9}"]),
+    ],
+)
+def test_ids_of_parts_are_integers_if_all_are(other, ids, tmp_path):
+    for name, column in (("part-0", [7, 8]), ("part-1", other)):
+        pq.write_table(pa.table({"key": column}), tmp_path / f"{name}.parquet")
+    found = NodeIds("user", tables.open_table(tmp_path), [0])
+    assert [value for block in found.blocks() for value in block.to_pylist()] == ids
+    assert found.read(tables.open_table(tmp_path), [0]).tolist() == [0, 1, 2]
 
 
 def test_folders_that_a_pattern_names_are_no_columns(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.values import is_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,10 +88,13 @@ class NodeIds:
         if isinstance(names, str | bytes) or not hasattr(names, "__len__") or len(names) != count:
             actual = str(len(names)) if hasattr(names, "__len__") else type(names).__name__
             raise CohortError(f"{place}: id", f"{count} ids, one for each node", actual)
+        kind = int if self._ids is None or not is_text(self._ids.type) else str
         number_of: dict[Any, int] = {}
-        for name in names:
-            if isinstance(name, bool) or not isinstance(name, int | str):
-                raise CohortError(f"{place}: id", "integers or texts", repr(name)[:60])
+        for name in names.tolist() if hasattr(names, "tolist") else names:
+            is_other = isinstance(name, bool) or not isinstance(name, kind)
+            if is_other or (kind is int and not -(2**63) <= name < 2**63):
+                expected = "texts, as the data set has" if kind is str else "integers from -2^63 to 2^63 - 1"
+                raise CohortError(f"{place}: id", expected, repr(name)[:60])
             if name in number_of or self._number(name, {}) is not None:
                 raise CohortError(f"{place}: id", "ids that no other node has", f"{name!r} again"[:60])
             number_of[name] = self._count + len(number_of)

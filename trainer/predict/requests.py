@@ -212,7 +212,10 @@ def _values_of(table: Mapping, member: str, fitted: list[FittedColumn] | None, p
         raise CohortError(f"{place}: columns", "a data set whose features were declared", "another", hint)
     if not isinstance(columns, Mapping):
         raise CohortError(f"{place}: columns", "a list of values by column", type(columns).__name__)
-    return encoded_columns(fitted, columns, f"{place}: columns")
+    try:
+        return encoded_columns(fitted, columns, f"{place}: columns")
+    except RecursionError as error:
+        raise CohortError(f"{place}: columns", "values, or lists of numbers", "lists in lists in lists") from error
 
 
 def _rows_of(values: Any, count: int, features: FeatureTable, what: str, place: str) -> Tensor:
@@ -225,20 +228,18 @@ def _rows_of(values: Any, count: int, features: FeatureTable, what: str, place: 
         CohortError: another shape; values that are no numbers, or none that the dtype has.
     """
     dim, dtype = features.feature_dim, features.feature_dtype
-    if not dim:
-        if values is not None and np.size(values):
-            raise CohortError(place, f"none: {what}s of this type have no features", "some")
-        return torch.empty(count, 0)
     expected = f"[{count}, {dim}], {dim} features a {what}"
-    if values is None and count:
+    if values is None and count and dim:
         raise CohortError(place, expected, "none")
-    if not count:
-        return torch.empty(0, dim)
     try:
         with np.errstate(over="ignore"):  # to infinity, which is refused
-            rows = np.asarray(values, np.float32)
-    except (TypeError, ValueError) as error:
+            rows = np.asarray([] if values is None else values, np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
         raise CohortError(place, f"numbers [{count}, {dim}]", str(error)) from error
+    if not dim and rows.size:
+        raise CohortError(place, f"none: {what}s of this type have no features", "some")
+    if not count or not dim:
+        return torch.empty(count, dim)
     if rows.shape != (count, dim):
         raise CohortError(place, expected, str(list(rows.shape)))
     if not np.isfinite(rows).all():

@@ -111,7 +111,7 @@ def request_of(body: bytes, content_type: str) -> Request:
             return msgspec.convert(_row_of(body), Request)
         if kind == JSON:
             return msgspec.json.decode(body, type=Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CohortError("the body", "a request as /openapi.json describes it", str(error)) from error
     raise CohortError("Content-Type", f"{JSON} or {ARROW}", kind[:80])
 
@@ -125,14 +125,19 @@ def _row_of(body: bytes) -> dict[str, Any]:
             table = reader.read_all()
         table.validate(full=True)
         rows = table.to_pylist()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise CohortError("the body", "a stream of Arrow", str(error)[:200]) from error
     if len(rows) != 1:
         raise CohortError("the body", "one row, whose columns are the members of a request", f"{len(rows)} rows")
-    row = {name: value for name, value in rows[0].items() if value is not None}
-    for part in ("new_nodes", "new_edges"):
-        row[part] = [{name: value for name, value in some.items() if value is not None} for some in row.get(part, [])]
+    row = _without_nulls(rows[0])
+    for part in {"new_nodes", "new_edges"} & set(row):
+        row[part] = [_without_nulls(some) for some in row[part]] if isinstance(row[part], list) else row[part]
     return row
+
+
+def _without_nulls(value: Any) -> Any:
+    """A struct's members that are there; other values as they are."""
+    return {name: some for name, some in value.items() if some is not None} if isinstance(value, dict) else value
 
 
 def answer_of(request: Request, rows: Any, class_names: list[str], accept: str) -> tuple[bytes, str]:

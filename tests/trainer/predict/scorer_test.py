@@ -1,5 +1,6 @@
 """`cohort.Scorer`: what it says of a node is what `cohort predict` writes, also of nodes that the data set lacks."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -164,7 +165,7 @@ def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(mon
     answers = scorer_of(monkeypatch, model, cohort.dataset.open(tmp_path / "data"))
     nodes, edges = {"x": x[40:]}, {names[key]: dict(zip(("source", "target"), new[key], strict=True)) for key in names}
     if several:
-        nodes = {"paper": nodes, "author": {"id": [10, 11, 12], "time": born[10:]}}
+        nodes = {"paper": nodes, "author": {"id": np.arange(10, 13), "time": born[10:]}}
     found = answers.score(range(48), new_nodes=nodes, new_edges=edges if several else edges[names["cites"]])
     cohort.dataset.append(tmp_path / "data", edges=later)
     assert torch.equal(found, predicted(model, cohort.dataset.open(tmp_path / "data"), tmp_path, "cpu"))
@@ -172,8 +173,9 @@ def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(mon
         with pytest.raises(CohortError, match="rev_by, paper: expected the edges of|give one of the two"):
             others = edges | {("author", "rev_by", "paper"): {"source": [11], "target": [40]}}
             answers.score([0], new_nodes=nodes, new_edges=others)
-        with pytest.raises(CohortError, match="new_nodes author: time: expected one for each node"):
-            answers.score([0], new_nodes={"author": {"id": [10]}})
+        for author, words in (({}, "time: expected one for each node"), ({"x": [[1], [1, 2]]}, "x: expected numbers")):
+            with pytest.raises(CohortError, match=f"new_nodes author: {words}"):
+                answers.score([0], new_nodes={"author": {"id": [10, 11]} | author})
 
 
 def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):
@@ -288,10 +290,13 @@ def test_values_of_declared_columns_are_encoded_as_the_data_set_was(monkeypatch,
         (told | {"income": ["a", "b", "c"]}, "income"),
         (told | {"income": [1.0]}, "lists of equal length"),
         (told | {"since": ["yesterday"] * 3}, "since"),
+        (told | {"income": [functools.reduce(lambda part, _: [part], range(900), 1.0)] * 3}, "lists in lists"),
     ):
         with pytest.raises(CohortError) as refused:
             answers.score(ids["id"], new_nodes=ids | {"columns": wrong})
         assert words in str(refused.value)
+    with pytest.raises(CohortError, match="id: expected texts, as the data set has, found 7"):
+        answers.score([7], new_nodes={"id": [7, 8, 9], "columns": told})
 
 
 X = [[0.0] * DIM]
@@ -313,6 +318,7 @@ X = [[0.0] * DIM]
         ([0], {"new_nodes": {"x": [["a"] * DIM]}}, "expected numbers"),
         ([0], {"new_nodes": {"id": [3], "x": X}}, "expected ids that no other node has, found 3 again"),
         ([0], {"new_nodes": {"id": [900, 901], "x": X}}, "id: expected 1 ids, one for each node, found 2"),
+        ([0], {"new_nodes": {"id": ["a"], "x": X}}, "id: expected integers from -2^63 to 2^63 - 1, found 'a'"),
         ([0], {"new_nodes": {"y": X}}, "expected some of id, x, columns and time, found y"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": [2]}}, "a new node at one end at least"),
         ([0], {"new_nodes": {"x": X}, "new_edges": {"source": [1], "target": []}}, "expected 1 targets"),

@@ -158,13 +158,16 @@ def test_edges_with_times_and_features(tmp_path):
         server.stop()
 
 
-def test_arrow_in_and_out(served):
-    expected = served.scores(**NEW)
-    table = pa.Table.from_pylist([NEW])
-    sink = pa.BufferOutputStream()
+def arrow_of(request: dict) -> bytes:
+    table, sink = pa.Table.from_pylist([request]), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    body = sink.getvalue().to_pybytes()
+    return sink.getvalue().to_pybytes()
+
+
+def test_arrow_in_and_out(served):
+    expected = served.scores(**NEW)
+    body = arrow_of(NEW)
     status, content = served.ask(body, Content_Type=ARROW, Accept=ARROW)
     assert status == 200, content
     with pa.ipc.open_stream(content) as reader:
@@ -222,6 +225,15 @@ def bad(status: int, words: str, body=None, **options):
         bad(400, "a new node at one end", {"nodes": [0], "new_edges": [{"source": [1], "target": [2]}]}),
         bad(400, "expected application/json", Content_Type="application/x-python-pickle"),
         bad(400, "a stream of Arrow", b"ARROW1\x00\x00", Content_Type=ARROW),
+        bad(400, "Expected `array`, got `int`", arrow_of({"nodes": [0], "new_nodes": 5}), Content_Type=ARROW),
+        bad(
+            400, "Expected `object`, got `null`", arrow_of({"nodes": [0], "new_edges": [None, {}]}), Content_Type=ARROW
+        ),
+        bad(
+            400,
+            "recursion",
+            b'{"nodes": [0], "new_nodes": [{"columns": {"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}}]}",
+        ),
         bad(413, "expected at most 200.00 KB", b" " * 300_000),
         bad(413, "at most 500 in a request", {"nodes": [0] * 501}),
         bad(401, "the token of this service", Authorization="Bearer another"),

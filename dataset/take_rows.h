@@ -1,6 +1,7 @@
 // Rows of a table in any order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,13 +13,14 @@ namespace cohort::dataset {
 
 // out[i] = rows[ids[i]], for rows of row_bytes bytes.
 inline void take_rows(const std::byte* rows, std::size_t row_bytes, std::span<const int64_t> ids, std::byte* out) {
-  constexpr int64_t kRowsAtOnce = 4096;
+  constexpr std::size_t kBytesAtOnce = 256 << 10;  // fewer are not worth a second thread
   const auto copy = [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       std::memcpy(out + i * row_bytes, rows + static_cast<std::size_t>(ids[i]) * row_bytes, row_bytes);
     }
   };
-  for_chunks(static_cast<int64_t>(ids.size()), {}, copy, kRowsAtOnce);
+  const std::size_t rows_at_once = std::max<std::size_t>(1, kBytesAtOnce / std::max<std::size_t>(1, row_bytes));
+  for_chunks(static_cast<int64_t>(ids.size()), {}, copy, static_cast<int64_t>(rows_at_once));
 }
 
 }  // namespace cohort::dataset

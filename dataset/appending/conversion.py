@@ -250,12 +250,33 @@ class Appending(Conversion):
             if len(there) == 1:
                 other = reverse if there[0] == relation else relation
                 self._demand_order_known(other)
-                made[other] = self._write_added(other, self._reversed(there[0], described[there[0]]))
+                edges = self._reversed(there[0], described[there[0]])
+                made[other] = self._write_added(other, self._like(other, edges, described[there[0]]))
             elif there and not self._are_reverses(relation, reverse, described):
                 expected = f"the edges of {', '.join(reverse)} in the other direction, as {self.old.path} says"
                 hint = f"give one of the two relations: append makes the other. Else {AGAIN}"
                 raise CohortError(f"{self.graph.place}: {', '.join(relation)}", expected, "others", hint)
         return made
+
+    def _like(self, relation: EdgeType, edges: Edges, described: dict[str, Any]) -> Edges:
+        """The reverses of described edges, with what those of a relation have beside.
+
+        Raises:
+            CohortError: they lack some of it.
+        """
+        known = self.old.edge_types[relation]
+        beside = {"weights": known.edge_weights, "times": known.edge_times, "features": known.edge_table}
+        lacks = [name for name, array in beside.items() if array is not None and getattr(edges, name) is None]
+        if "times" in lacks and relation[0] in self._node_times:
+            lacks.remove("times")
+        if known.edge_table is not None and edges.features is not None:
+            kinds = described["features"]["dim"], described["features"]["dtype"]
+            lacks += ["features"] if kinds != (known.edge_table.feature_dim, known.edge_table.feature_dtype) else []
+        if lacks:
+            expected = f"edges of {', '.join(relation)}, which have {lacks[0]} of their own"
+            raise CohortError(self.graph.place, expected, f"only {edges.place}", "append the edges of both relations")
+        left_out: dict[str, Any] = {name: None for name, array in beside.items() if array is None}
+        return replace(edges, **left_out)
 
     def _lacking_loops(self, described: Mapping[EdgeType, Any]) -> list[EdgeType]:
         """The relations without new edges whose new nodes have a loop nevertheless."""

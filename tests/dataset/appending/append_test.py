@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from processes import ALL_TESTS
 from random_graphs import TypedCase, files_of, random_case
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import append, append_from_tables, changes_since, check, import_graph, state_of
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
@@ -89,3 +93,35 @@ def test_appended_tables_are_as_if_imported_at_once(tmp_path, seed):
         files["meta.json"] = files["meta.json"].replace(b'"first"', b'"x"').replace(b'"whole"', b'"x"')
     assert appended == fresh
     assert check(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("beside", ["time", "features"])
+@pytest.mark.parametrize("is_forward", [True, False])
+def test_one_direction_alone_has_times_or_features(tmp_path, beside, is_forward):
+    """Edges of one relation come: their reverses have nothing beside them, or need what they have to be given."""
+    generator = np.random.default_rng(4)
+    ends, numbers = generator.integers(5, size=(2, 30)), generator.integers(9, size=30)
+
+    def described(name: str, edges: slice, relations: tuple[bool, ...]) -> Path:
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "to.npy", ends[:, edges])
+        np.save(tmp_path / name / "from.npy", ends[::-1, edges])
+        np.save(tmp_path / name / "numbers.npy", numbers[edges] if beside == "time" else numbers[edges, None])
+        lines = []
+        for forward in relations:
+            keys = "type: [a, to, b], file: to.npy" if forward else "type: [b, from, a], file: from.npy"
+            lines.append(f"{{{keys}{f', {beside}: numbers.npy' if forward == is_forward else ''}}}")
+        nodes = "a: {count: 5}, b: {count: 5}" if len(relations) == 2 else ""
+        text = f"name: same\nnodes: {{{nodes}}}\nedges: [{', '.join(lines)}]\n"
+        (tmp_path / name / "graph.yaml").write_text(text + ("target: b\n" if nodes else ""))
+        return tmp_path / name / "graph.yaml"
+
+    both, more = (True, False), described("more", slice(20, 30), (True,))
+    for name, edges in (("data", slice(20)), ("fresh", slice(30))):
+        import_graph(described(f"{name}-source", edges, both), tmp_path / name)
+    if is_forward:
+        append(tmp_path / "data", edges=more)
+        assert files_of(tmp_path / "data") == files_of(tmp_path / "fresh")
+        return
+    with pytest.raises(CohortError, match=f"expected edges of b, from, a, which have {beside}.* of their own"):
+        append(tmp_path / "data", edges=more)

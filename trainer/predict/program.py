@@ -302,7 +302,7 @@ def write_best_targets(
                 *(decoder.to(device), sources, others, edges, best, device, advance),
                 best_scores=best_scores,
                 exclude_seen=job["exclude_seen"] and options.task_name is None,
-                there=_targets_there(data, relation[2], job["at_time"]),
+                there=targets_there(data, relation[2], job["at_time"]),
             )
         if best_scores is not None:
             write_table(file, out.suffix, target_blocks(best, best_scores, named_sources, named_targets))
@@ -310,7 +310,7 @@ def write_best_targets(
     return f"int64 {list(best.shape)}", memory
 
 
-def _targets_there(data: StoredGraph, node_type: str, at_time: int | None) -> np.ndarray | None:
+def targets_there(data: StoredGraph, node_type: str, at_time: int | None) -> np.ndarray | None:
     """int64 [any], the nodes that exist at a time; None: all."""
     times = data.node_types[node_type].node_times
     return None if times is None or at_time is None else np.flatnonzero(times <= at_time)

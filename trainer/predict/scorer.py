@@ -95,8 +95,11 @@ class Scorer:
             raise CohortError("Scorer: device", "a GPU that PyTorch can use", "none", 'device="cpu"')
         self.model.to(self._device).eval()
         self._windows = windows_of(Path(run), self.data)
-        self._relation = _relation_of(Path(run)) if isinstance(self._targets, LinkTargets) else None
-        self._served = self._relation and ServedTargets(self.model, self.data, self._relation, self._device)
+        self._relation, self._served = None, None
+        if isinstance(self._targets, LinkTargets):
+            self._relation, is_task = _links_of(Path(run))
+            served = self.model, self.data, self._relation, self._device, self._windows, is_task
+            self._served = ServedTargets(*served)
         sources = self._relation[0] if self._relation and len(self.data.node_types) > 1 else None
         self.node_type = output_of(self.model, node_type or sources)
         num_layers = len(self.model.edge_types)
@@ -189,27 +192,26 @@ class Scorer:
         """The k targets with the best scores for each source, of a run that predicts links: (their ids, their scores),
         a list for each source, the best first; shorter where there are fewer.
 
-        Targets are nodes of the data set. The first call computes the rows of all of them.
+        Targets are nodes of the data set. The first call computes the rows of all of them, and so does one for another
+        ``at_time``, when those that exist count.
 
         Args:
             nodes, new_nodes, new_edges, at_time: as `score` takes them; nodes are of the type of sources.
-            exclude_seen: leave out targets that the source is linked to, by the request's edges too.
+            exclude_seen: leave out targets that the source is linked to, by the request's edges too; not for runs of a
+                task, whose targets may come again.
 
         Raises:
-            CohortError: as `score`; or the run does not predict links, or by --decoder mlp, or used times.
+            CohortError: as `score`; or the run does not predict links, or by --decoder mlp.
         """
         if self._served is None or self._relation is None or self.node_type != self._relation[0]:
             actual = "labels" if self._served is None else f"with node_type {self.node_type}"
             raise CohortError("best_targets", "a run that learned to predict links, and its sources", actual)
-        if self._windows is not None:
-            hint = "cohort predict --top-k and --at-time compares with the targets of a time"
-            raise CohortError("best_targets", "a run that did not use times", "one that did", hint)
         if k < 1:
             raise CohortError("best_targets: k", "a number above 0", str(k))
         rows = self.score(nodes, new_nodes=new_nodes, new_edges=new_edges, at_time=at_time)
-        request = self._reader.read(nodes, new_nodes, new_edges)
+        request = self._reader.read(nodes, new_nodes, new_edges, at_time)
         new = request.edges.get(self._relation)
-        best, scores = self._served.best(request.nodes, rows, k, new, exclude_seen)
+        best, scores = self._served.best(request.nodes, rows, k, new, exclude_seen, request.at_time)
         names = self._reader.ids[self._relation[2]]
         ids, values = [], []
         for targets, target_scores in zip(best, scores, strict=True):
@@ -328,11 +330,11 @@ class Scorer:
         return taken
 
 
-def _relation_of(run: Path) -> EdgeType:
-    """The relation whose links a run learned to predict."""
-    relation = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json")).graph.relation
-    assert relation is not None
-    return relation
+def _links_of(run: Path) -> tuple[EdgeType, bool]:
+    """The relation whose links a run learned to predict, and whether these are a task's."""
+    options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
+    assert options.graph.relation is not None
+    return options.graph.relation, options.task_name is not None
 
 
 def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:

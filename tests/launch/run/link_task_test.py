@@ -153,6 +153,10 @@ def test_predict_ranks_the_targets_of_a_time(shop, run, tmp_path):
     found = np.load(tmp_path / "b.npy")
     assert found.max() < PRODUCTS - LATE, "products that there are not yet"
     assert found.tolist() == best_at(shop, run, np.arange(CUSTOMERS), time, 3)
+    scorer = package.Scorer(run, shop)
+    assert scorer.best_targets(range(CUSTOMERS), 3, at_time=time)[0] == found.tolist(), "a task's targets come again"
+    later, _ = scorer.best_targets(range(CUSTOMERS), 3, at_time=UNTIL)
+    assert later == best_at(shop, run, np.arange(CUSTOMERS), UNTIL, 3) and max(map(max, later)) >= PRODUCTS - LATE
 
 
 def test_several_ranks_fill_one_table(shop, tmp_path):

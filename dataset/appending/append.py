@@ -31,7 +31,7 @@ from cohort_gnn.dataset.importing.beside import (
 )
 from cohort_gnn.dataset.importing.convert import MIN_MEMORY
 from cohort_gnn.dataset.importing.edge_data import ProgressCall
-from cohort_gnn.dataset.importing.from_tables import described_tables
+from cohort_gnn.dataset.importing.from_tables import described_tables, without_folder
 from cohort_gnn.dataset.importing.importer import EDGE_LISTS, detect, read_source
 from cohort_gnn.dataset.importing.kept import RECORD as SOURCE_RECORD
 from cohort_gnn.dataset.importing.options import ConvertOptions
@@ -159,7 +159,8 @@ def append_from_tables(
     """
     folder = Path(dataset).expanduser().resolve()
     with described_tables(folder, nodes or {}, edges or {}) as (path, description, streams):
-        append_graph(folder, lambda old: _described(path, description, old, streams), **options)
+        told = {"note": without_folder(path.parent, options["note"])} if "note" in options else {}
+        append_graph(folder, lambda old: _described(path, description, old, streams), **options | told)
 
 
 def append_graph(

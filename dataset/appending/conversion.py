@@ -84,6 +84,7 @@ class Appending(Conversion):
             entry["count"] = self._merge(relation, entry, described.get(relation), relation in removed)
         if self.new_nodes[self.old.target]:
             self._extend_targets()
+        self.graph.notes.extend(self._fitting.unknown_told())
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 

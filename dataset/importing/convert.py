@@ -110,6 +110,7 @@ class Conversion:
         for read_task in graph.tasks.values():
             write_task(self.folder, read_task())
         self._fitting.write(self.folder)
+        self.graph.notes.extend(self._fitting.unknown_told())
         write_treatment(self.folder, self._treatment())
         self._keep_ids()
         if graph.links is not None:

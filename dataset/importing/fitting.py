@@ -12,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import Columns, RelationColumns, read_columns, write_columns
 from cohort_gnn.dataset.layouts.streams import Rows
 from cohort_gnn.dataset.reader import is_dataset
+from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.spec.graph import EdgeType
 
 
@@ -25,6 +26,7 @@ class Fitting:
     def __init__(self, before: str | os.PathLike | None):
         self._where, self._new = str(before), Columns(nodes={}, edges=[])
         self._before: Columns | None = None
+        self._encoded: list[DeclaredColumns] = []  # as those of the data set before were
         if before is not None:
             if not is_dataset(Path(before)):
                 raise CohortError("--columns-from", "a data set of Cohort", str(before), "check the path")
@@ -42,6 +44,7 @@ class Fitting:
         if self._before is not None:
             before = self._before.nodes.get(type_)
             self._demand_there(before, rows, type_)
+            self._encoded.append(rows.declared)
         fitted = rows.fit(None if rows.declared.fit_all or before is not None else training(), before, self._where)
         self._new.nodes[type_] = list(fitted.fitted)
         return fitted
@@ -58,6 +61,7 @@ class Fitting:
         if self._before is not None:
             before = next((edges.columns for edges in self._before.edges if edges.type == relation), None)
             self._demand_there(before, rows, ", ".join(relation))
+            self._encoded.append(rows.declared)
         fitted = rows.fit(kept, before, self._where)
         self._new.edges.append(RelationColumns(type=relation, columns=list(fitted.fitted)))
         return fitted
@@ -83,6 +87,10 @@ class Fitting:
     def num_classes(self) -> int | None:
         """The number of classes with names."""
         return len(self._new.classes) or None
+
+    def unknown_told(self) -> list[str]:
+        """Lines about the rows, once all were read, whose categories the data set before does not know."""
+        return [line for declared in self._encoded for line in declared.unknown_told(self._where)]
 
     def write(self, folder: Path) -> None:
         """Writes columns.json, where columns or classes are known."""

@@ -93,8 +93,13 @@ def from_tables(
     named = {"target": target, "name": name or folder.resolve().name}
     with described_tables(folder, nodes, edges, tasks, **named) as (path, description, streams):
         graph = described_graph(path, description, streams)
-        write_source(graph, folder, "yaml", AS_IT_IS, note=note, **options)
+        write_source(graph, folder, "yaml", AS_IT_IS, note=without_folder(path.parent, note), **options)
     return folder
+
+
+def without_folder(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
+    """The same function of texts, which do not name the folder."""
+    return lambda text: note(text.replace(f"{folder}{os.sep}", ""))
 
 
 @contextlib.contextmanager

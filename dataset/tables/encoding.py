@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,12 +37,15 @@ class DeclaredColumns:
         columns: pairs of a column's number and how its features are made.
         place: of the declaration, for messages.
         fit_all: the encoding is fitted to all rows, not to those of the training split alone.
+        unknown: of the rows that `encoded` gave last, those whose text no category has, and one such text, by the
+            number of the column.
     """
 
     table: TableFile
     columns: Sequence[tuple[int, Column]]
     place: str
     fit_all: bool = False
+    unknown: dict[int, tuple[int, str]] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def from_entries(table: TableFile, entries: Sequence[str | Column], place: str, fit_all: bool) -> DeclaredColumns:
@@ -82,13 +85,21 @@ class DeclaredColumns:
 
     def encoded(self, fitted: Sequence[FittedColumn], block_bytes: int) -> Iterator[np.ndarray]:
         """float32 [n, D] at a time: the feature rows."""
+        self.unknown.clear()
         for arrays, first in self._blocks(block_bytes):
             yield np.column_stack(
                 [
-                    _encoded(self.table, number, column, array, first)
+                    _encoded(self.table, number, column, array, first, self.unknown)
                     for (number, _), column, array in zip(self.columns, fitted, arrays, strict=True)
                 ]
             )
+
+    def unknown_told(self, where: str) -> list[str]:
+        """A line for each column with rows whose category the data set `where` does not know."""
+        return [
+            f"{self.table.place(number)}: {count:,} rows with a category that {where} does not know, such as {text!r}"
+            for number, (count, text) in sorted(self.unknown.items())
+        ]
 
     def _blocks(self, block_bytes: int) -> Iterator[tuple[list[pa.ChunkedArray], int]]:
         """The columns, some rows at a time, and the number of the first row. Texts and numbers of a text file are
@@ -213,14 +224,26 @@ class _Statistics:
         return FittedColumn(column=name, how=how, names=names, mean=mean, deviation=deviation, vocabulary=vocabulary)
 
 
-def _encoded(table: TableFile, number: int, column: FittedColumn, array: pa.ChunkedArray, first: int) -> np.ndarray:
-    """float32 [n, features of the column]"""
+def _encoded(
+    table: TableFile,
+    number: int,
+    column: FittedColumn,
+    array: pa.ChunkedArray,
+    first: int,
+    unknown: dict[int, tuple[int, str]],
+) -> np.ndarray:
+    """float32 [n, features of the column]. `unknown`: as of `DeclaredColumns`, to which these rows are added."""
     how = column.how
     if how.kind == "number":
         return _encoded_numbers(table, number, column, array, first)
     if how.kind == "time":
         return _standardized(_parts(table.place(number), how, array, first), column)
-    codes = _codes(table.place(number), column, values.categories(table.place(number), column.column, array), first)
+    texts = values.categories(table.place(number), column.column, array)
+    codes = _codes(table.place(number), column, texts, first)
+    odd = np.flatnonzero((codes == 0) & ~np.asarray(texts.is_null()))
+    if len(odd):
+        count, text = unknown.get(number, (0, texts[int(odd[0])].as_py()))
+        unknown[number] = count + len(odd), text
     if how.kind == "code":
         return codes.astype(np.float32)[:, None]
     rows = np.zeros((len(codes), len(column.names)), np.float32)

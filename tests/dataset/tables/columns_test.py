@@ -113,7 +113,12 @@ def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
     ]
     before = made(tmp_path / "may", features)
     later = USERS.assign(income=USERS["income"] * 3, country="atlantis", fraud="yes")
-    after = made(tmp_path / "june", features, later, options={"columns_from": before.path})
+    notes: list[str] = []
+    after = made(tmp_path / "june", features, later, options={"columns_from": before.path, "note": notes.append})
+    unknown = (
+        f"nodes.user: column country: {V} rows with a category that {before.path} does not know, such as 'atlantis'"
+    )
+    assert unknown in notes
     assert (after.path / "columns.json").read_bytes() == (before.path / "columns.json").read_bytes()
     assert after.num_classes == 2 and (after.y == 1).all()
     mean, deviation = (getattr(read_columns(before.path).nodes["node"][0], name)[0] for name in ("mean", "deviation"))

@@ -159,8 +159,9 @@ def append_from_tables(
     """
     folder = Path(dataset).expanduser().resolve()
     with described_tables(folder, nodes or {}, edges or {}) as (path, description, streams):
-        told = {"note": without_folder(path.parent, options["note"])} if "note" in options else {}
-        append_graph(folder, lambda old: _described(path, description, old, streams), **options | told)
+        if "note" in options:
+            options["note"] = without_folder(path.parent, options["note"])
+        append_graph(folder, lambda old: _described(path, description, old, streams), **options)
 
 
 def append_graph(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT, RANGE_HINT
 from cohort_gnn.dataset.tables import values
-from cohort_gnn.dataset.tables.first_line import NO_DECIMAL, is_number
+from cohort_gnn.dataset.tables.first_line import NO_DECIMAL, NULL_WORDS, is_number
 from cohort_gnn.dataset.tables.table import ColumnKind, shortened
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def _cure(file: TextFile, cell: str, kind: ColumnKind, odd_from_the_start: bool)
         return f"{file.options.says('separator', 'space')}, where blanks are between the fields"
     if NO_DECIMAL.fullmatch(cell.strip(values.BLANKS)):
         return DECIMAL_HINT
+    if cell.strip().lower() in NULL_WORDS and file.options.null is None:
+        return f"{file.options.says('null', cell)}, where it is a null"
     if not odd_from_the_start:
         return LINES_HINT
     if kind != "integers":

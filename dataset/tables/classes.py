@@ -11,14 +11,13 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.tables import values
-from cohort_gnn.dataset.tables.first_line import NO_VALUE
+from cohort_gnn.dataset.tables.first_line import NULL_WORDS
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile, shortened
 from cohort_gnn.dataset.tables.text_options import NONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NULL_WORDS = (*NO_VALUE, "nan", "<na>", "nil")
 MOST_CLASSES = 1_000_000
 MOST_RELATIONS = 128
 

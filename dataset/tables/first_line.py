@@ -15,6 +15,7 @@ EDGE_LISTS = (".edges", ".el", ".edgelist")  # names of files that begin with an
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)", re.IGNORECASE)
 NO_DECIMAL = re.compile(r"[+-]?(0x[\da-f]+|0b[01]+|0o[0-7]+|\d{1,3}(_\d{3})+(\.\d*)?)", re.IGNORECASE)  # 0x10, 1_000
 NO_VALUE = ("", "na", "n/a", "#n/a", "null", "none", "-", "?")  # what a field has in the place of a value
+NULL_WORDS = (*NO_VALUE, "nan", "<na>", "nil")  # texts that may be nulls
 
 
 def kind_suffix(path: Path) -> str:

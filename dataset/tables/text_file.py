@@ -339,7 +339,8 @@ class Parser:
         written = self.read(rows, quoted, "texts")
         for number, column, texts in zip(self._columns, columns, written, strict=True):
             numbers = column.to_numpy()
-            small = numbers.astype(np.float32)
+            with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
+                small = numbers.astype(np.float32)
             integers = pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$").fill_null(False).to_numpy()
             for i in np.flatnonzero((np.abs(numbers) >= arrays.EXACT) & integers):
                 if not np.isfinite(small[i]) or int(texts[int(i)].as_py()) != int(small[i]):

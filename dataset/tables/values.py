@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 
 BLANKS = " \t"  # around a number in a text
-DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
+DECIMALS_HINT = "decimals have a point: 0.5, not 0,5; there is nothing between thousands: 1000, not 1,000"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
 FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
 TEXT_HINT = "convert it to texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
@@ -114,7 +114,7 @@ def demand_types(
 
 def rounding_error(place: str, text: str, number: np.floating) -> CohortError:
     """An integer that float32 does not hold."""
-    return CohortError(place, "an integer that float32 holds", f"{text}, rounded to {int(number)}", ROUNDED_HINT)
+    return CohortError(place, "an integer that float32 holds", f"{text}, rounded to {number:.0f}", ROUNDED_HINT)
 
 
 def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:

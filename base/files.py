@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import shutil
+import struct
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +19,7 @@ from cohort_gnn.base.errors import CohortError, why
 
 LOG = logging.getLogger(__name__)
 COPIED_AT_ONCE = 1 << 24  # bytes
+FICLONERANGE = 0x4020940D  # of linux/fs.h
 
 Value = TypeVar("Value")
 
@@ -139,12 +142,36 @@ def _sync(descriptor: int) -> None:
             raise
 
 
-def copy_bytes(source: int, target: int, offset: int, count: int) -> None:
+def copy_bytes(source: int, target: int, offset: int, count: int) -> bool:
     """Copies bytes of a file behind those of another, of which the position is the end; both are descriptors.
 
-    The kernel copies, where the file system can without a second copy on the disk.
+    Returns:
+        Whether the files share blocks now, as XFS and Btrfs let them: no bytes were copied, and a later write to a
+        block takes room on the disk.
     """
-    position = os.lseek(target, 0, os.SEEK_CUR)
+    position, block = os.lseek(target, 0, os.SEEK_CUR), os.fstatvfs(target).f_bsize
+    head = -offset % block
+    middle = (count - head) // block * block
+    are_shared = False
+    if middle > 0 and (offset - position) % block == 0:
+        _copy(source, target, offset, position, head)
+        are_shared = _share(source, target, offset + head, position + head, middle)
+    done = head + middle if are_shared else 0
+    _copy(source, target, offset + done, position + done, count - done)
+    os.lseek(target, position + count, os.SEEK_SET)
+    return are_shared
+
+
+def _share(source: int, target: int, offset: int, position: int, count: int) -> bool:
+    """Has whole blocks of a file be those of another, too; False: the file system cannot, or not here."""
+    try:
+        fcntl.ioctl(target, FICLONERANGE, struct.pack("qQQQ", source, offset, count, position))
+    except OSError:  # if it was for want of room, the copy in its place says so
+        return False
+    return True
+
+
+def _copy(source: int, target: int, offset: int, position: int, count: int) -> None:
     while count:
         try:
             done = os.copy_file_range(source, target, min(count, COPIED_AT_ONCE), offset, position)
@@ -155,7 +182,13 @@ def copy_bytes(source: int, target: int, offset: int, count: int) -> None:
         if not done:
             raise OSError(errno.EIO, "the file ends early")
         offset, position, count = offset + done, position + done, count - done
-    os.lseek(target, position, os.SEEK_SET)
+
+
+def demand_room(folder: Path, count: int) -> None:
+    """Raises OSError where a disk has no room for so many more bytes."""
+    if count:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, count)
 
 
 @contextlib.contextmanager

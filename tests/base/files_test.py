@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, and that are written beside other work."""
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -10,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from cohort_gnn.base.files import FileWriter, remove_temporaries, replacing, temporary_folder, write_whole
+from cohort_gnn.base import files
+from cohort_gnn.base.files import (
+    FileWriter,
+    copy_bytes,
+    demand_room,
+    remove_temporaries,
+    replacing,
+    temporary_folder,
+    write_whole,
+)
 
 LIMIT_SECONDS = 20.0
 
@@ -177,3 +187,41 @@ def test_an_error_is_not_hidden_by_what_tidies_up(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", refuse_to_remove)
     with pytest.raises(OSError, match="written"):
         write_whole(tmp_path / "file", "text")
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_bytes_are_copied_and_whole_blocks_shared_where_they_lie_alike(tmp_path, monkeypatch, shares):
+    """Whatever the offsets: blocks are shared only where both files have them at multiples of their size."""
+    block, generator = os.statvfs(tmp_path).f_bsize, random.Random(3)
+    whole = generator.randbytes(5 * block)
+    (tmp_path / "old").write_bytes(whole)
+    seen: list[int] = []
+    times = 0
+
+    def share(source: int, target: int, offset: int, position: int, count: int) -> bool:
+        assert offset % block == position % block == count % block == 0 < count
+        seen.append(count)
+        return shares and os.pwrite(target, os.pread(source, count, offset), position) == count
+
+    monkeypatch.setattr(files, "_share", share)
+    offsets = [0, 1, 128, block - 1, block, 2 * block + 5]
+    for _ in range(200):
+        offset, position = generator.choice(offsets), generator.choice(offsets)
+        count = generator.choice([0, 1, block, 2 * block, len(whole) - offset])
+        with (tmp_path / "old").open("rb") as old, (tmp_path / "new").open("w+b") as new:
+            new.write(b"x" * position)
+            new.flush()
+            seen.clear()
+            assert copy_bytes(old.fileno(), new.fileno(), offset, count) == (shares and bool(seen))
+            times += len(seen)
+            assert os.lseek(new.fileno(), 0, os.SEEK_CUR) == position + count
+        assert (tmp_path / "new").read_bytes() == b"x" * position + whole[offset : offset + count]
+    assert times > 10
+
+
+def test_room_is_demanded_and_given_back(tmp_path):
+    demand_room(tmp_path, 0)
+    demand_room(tmp_path, 1 << 20)
+    with pytest.raises(OSError):
+        demand_room(tmp_path, 1 << 60)
+    assert list(tmp_path.iterdir()) == []

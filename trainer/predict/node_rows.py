@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cohort_gnn import ibp
-from cohort_gnn.base.files import copy_bytes
+from cohort_gnn.base.files import copy_bytes, demand_room
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.writer import write_header
@@ -97,8 +97,12 @@ class UpdatedRows:
         with file.open("wb") as written, Path(str(self._before.filename)).open("rb") as read:
             header_bytes = write_header(written, there.dtype, [count, there.shape[1]])
             written.flush()
-            copy_bytes(read.fileno(), written.fileno(), self._before.offset, there.nbytes)
-            os.posix_fallocate(written.fileno(), 0, header_bytes + count * self.row_bytes)
+            are_shared = copy_bytes(read.fileno(), written.fileno(), self._before.offset, there.nbytes)
+            file_bytes = header_bytes + count * self.row_bytes
+            os.posix_fallocate(written.fileno(), 0, file_bytes)
+            if are_shared:  # blocks that are written to below become the file's own
+                block = os.fstatvfs(written.fileno()).f_bsize
+                demand_room(file.parent, min(file_bytes, len(self._nodes) * (self.row_bytes // block + 2) * block))
         np.lib.format.open_memmap(file, mode="r+")[self._nodes.numpy()] = self._rows.array
 
 

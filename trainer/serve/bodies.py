@@ -136,8 +136,10 @@ def _row_of(body: bytes) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A struct's members that are there; other values as they are."""
-    return {name: some for name, some in value.items() if some is not None} if isinstance(value, dict) else value
+    """The members of a struct that are there, and of structs in it: all parts have those of each. Other values stay."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(some) for name, some in value.items() if some is not None}
 
 
 def answer_of(request: Request, rows: Any, class_names: list[str], accept: str) -> tuple[bytes, str]:

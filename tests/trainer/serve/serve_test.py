@@ -22,7 +22,7 @@ from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
 
 import cohort_gnn
 from cohort_gnn.base.programs import runs
-from cohort_gnn.trainer.serve.bodies import ARROW
+from cohort_gnn.trainer.serve.bodies import ARROW, request_of
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
@@ -175,6 +175,9 @@ def test_arrow_in_and_out(served):
     assert answer["id"].to_pylist() == NEW["nodes"]
     assert np.array_equal(np.array(answer["scores"].to_pylist(), np.float32), expected)
     assert served.ask(body[: len(body) // 2], Content_Type=ARROW)[0] == 400
+    parts = [{"type": "a", "columns": {"size": [1]}}, {"type": "b", "columns": {"color": ["red"]}}]
+    read = request_of(arrow_of({"nodes": [0], "new_nodes": parts}), ARROW)
+    assert [part.columns for part in read.new_nodes] == [part["columns"] for part in parts]
 
 
 def test_many_at_once(served, data, run):

@@ -20,13 +20,15 @@ from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.tasks import FOLDER as TASKS
+from cohort_gnn.dataset.treatment import FILE as TREATMENT
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.meta import by_type
 
 REDRAWS = 8  # of a negative that is an edge
-# Of a data set, beside those of its meta.json: the ids of nodes, and what its columns and classes are.
-OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS)
+# Of a data set, beside those of its meta.json: the ids of nodes, what its columns and classes are, and what the import
+# did to its edges, which is true of those that stay.
+OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS, TREATMENT)
 
 
 def split_links(

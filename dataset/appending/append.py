@@ -35,8 +35,6 @@ from cohort_gnn.dataset.importing.from_tables import described_tables, without_f
 from cohort_gnn.dataset.importing.importer import EDGE_LISTS, detect, read_source
 from cohort_gnn.dataset.importing.kept import RECORD as SOURCE_RECORD
 from cohort_gnn.dataset.importing.options import ConvertOptions
-from cohort_gnn.dataset.importing.treatment import FILE as TREATMENT
-from cohort_gnn.dataset.importing.treatment import Treatment, read_treatment
 from cohort_gnn.dataset.layouts.described import NO_STREAMS, described_graph
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, Description
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
@@ -52,6 +50,8 @@ from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.structured import read_structured
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.dataset.tables.table import TableFile
+from cohort_gnn.dataset.treatment import FILE as TREATMENT
+from cohort_gnn.dataset.treatment import Treatment, read_treatment
 from cohort_gnn.dataset.writer import demand_split
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.meta import by_type

@@ -18,7 +18,6 @@ from cohort_gnn.dataset.importing.edge_data import EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.fitting import Fitting
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
-from cohort_gnn.dataset.importing.treatment import Treatment, write_treatment
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import known_edges
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows, Weights
@@ -28,6 +27,7 @@ from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.reverses import EdgesByTarget, KnownRelation, checked_reverses, find_reverses
 from cohort_gnn.dataset.tasks import write_task
+from cohort_gnn.dataset.treatment import Treatment, write_treatment
 from cohort_gnn.dataset.writer import (
     demand_no_problem,
     demand_split,

@@ -60,6 +60,8 @@ def test_all_else_is_as_before(graph, tmp_path):
     assert after.name == "out" and after.num_classes == before.num_classes
     for name in ("x", "y", "train_ids", "val_ids", "test_ids"):
         assert np.array_equal(getattr(after, name), getattr(before, name))
+    records = [(folder / "import.json").read_bytes() for folder in (graph, tmp_path / "out")]
+    assert records[0] == records[1], "by which edges are appended"
 
 
 def test_negatives_are_no_edges_of_the_whole_graph(graph, tmp_path):

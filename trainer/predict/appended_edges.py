@@ -11,8 +11,8 @@ import torch
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.importing.row_options import row_normalized
-from cohort_gnn.dataset.importing.treatment import Treatment, read_treatment
 from cohort_gnn.dataset.stored_graph import Relation
+from cohort_gnn.dataset.treatment import Treatment, read_treatment
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.neighbourhoods import NewEdges
 

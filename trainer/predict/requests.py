@@ -63,7 +63,7 @@ class RequestReader:
     def __init__(self, data: StoredGraph, model: Any, node_type: str, is_in_time: bool):
         self._data, self._model, self._node_type, self._is_in_time = data, model, node_type, is_in_time
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
-        self._as_appended = AsAppended(data)
+        self._as_appended, self._declared = AsAppended(data), read_columns(data.path)
         sources = {relation[0] for relation, edges in data.edge_types.items() if edges.edge_times is not None}
         self._aged = sources | set(() if model.ages is None else model.ages.spans)  # types whose times are read
         self.ids = {name: NodeIds(original_ids(data.path, name), count, name) for name, count in self._counts.items()}
@@ -143,7 +143,7 @@ class RequestReader:
         if not stored.feature_dim and self._model.embeddings is not None and name in self._model.embeddings.keys():
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, "no new nodes of this type", "some", hint)
-        fitted = read_columns(self._data.path).nodes.get(name)
+        fitted = self._declared.nodes.get(name)
         x = _values_of(table, "x", fitted, place)
         first: Any = table.get("id") if x is None else x
         if not hasattr(first, "__len__"):
@@ -179,8 +179,7 @@ class RequestReader:
             some is not None for some in (stored.edge_times, self._data.node_types[relation[0]].node_times)
         )
         times = _times_of(table, count, has_times, has_times and not have_sources, "edge", place)
-        declared = read_columns(self._data.path).edges
-        fitted = next((some.columns for some in declared if tuple(some.type) == relation), None)
+        fitted = next((some.columns for some in self._declared.edges if tuple(some.type) == relation), None)
         values = _values_of(table, "edge_attr", fitted, place)
         features = stored.edge_table
         is_read = {relation, self._as_appended.reverse_of(relation)} & set(self._model.edge_dims)

@@ -107,7 +107,7 @@ def test_options_on_the_command_line_are_for_one_table_or_all(tmp_path, edges, r
 def test_a_decimal_comma_is_no_separator(edges):
     assert "point" in refused(edges, {"features": "f\n0,5\n1,25\n2,5\n"}).hint
     assert "point" in refused(edges, {"features": "f;g\n0,5;1,5\n1,25;2\n2;2\n"}).hint
-    assert "--null NA" in refused(edges, {"features": "f\n0.5\nNA\n2\n"}).hint
+    assert "--null features=NA" in refused(edges, {"features": "f\n0.5\nNA\n2\n"}).hint
     assert "rounded to inf" in refused(edges, {"features": f"f\n0.5\n{10**40}\n2\n"}).found
     assert "one column" in refused(edges, {"edge_weights": "0,5\n1,25\n2,5\n"}, header="no").expected
     assert "one column" in refused(edges, {"labels": "0,5\n1,25\n2,5\n"}, task="regression", header="no").expected

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset.layouts.tables import kind_of, open_table
+from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.first_line import is_number
+from cohort_gnn.dataset.tables.text_options import TextOptions
 from cohort_gnn.trainer.models.targets import Classes, MultiLabel, Numbers, Targets
 
 if TYPE_CHECKING:
@@ -66,28 +69,32 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
     without a file.
 
     Raises:
-        CohortError: the file has several columns, an id that no node has, or an id twice.
+        CohortError: the file has several columns, an id that no node has, or an id twice; or its first line is an id.
     """
     if file is None:
         return None
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    known = pa.array(np.arange(count)) if ids is None else ids
     if kind_of(file) == "npy":
-        named = pa.array(np.load(file, allow_pickle=False).reshape(-1))
+        named = _array_of_ids(file)
     else:
-        table = open_table(file)
+        table = open_table(file, TextOptions(header="yes"))
         if len(table.titles) != 1:
             raise CohortError(f"--nodes {file}", "a table of one column, of ids", f"{len(table.titles)} columns")
+        title = table.titles[0]
+        if kind_of(file) == "csv" and (is_number(title) or pc.index(known.cast(pa.large_string()), title).as_py() >= 0):
+            actual, hint = f'"{title}", which may be an id', "write a line with a name, such as id, before the ids"
+            raise CohortError(f"--nodes {file}: line 1", "the name of the column", actual, hint)
         chunks = [chunk for (column,), _ in table.texts([0], 1 << 24) for chunk in column.chunks]
-        named = pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
-    known = pa.array(np.arange(count)) if ids is None else ids
+        named = pa.chunked_array(chunks or [pa.array([], known.type)])
     if named.type != known.type:
-        try:
-            named = named.cast(known.type)
-        except pa.ArrowInvalid as error:
+        alike = named.cast(known.type) if known.type != pa.int64() else values.integers_of_texts(named)
+        if alike is None:
             actual = f"{named.type} in {file.name}"
-            raise CohortError(f"--nodes {file}", f"ids like those of the nodes, {known.type}", actual) from error
+            raise CohortError(f"--nodes {file}", f"ids like those of the nodes, {known.type}", actual)
+        named = alike
     nodes = pc.index_in(named, value_set=known)
     if nodes.null_count:
         row = int(np.asarray(nodes.is_null()).argmax())
@@ -98,6 +105,21 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
         again = named[int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])].as_py()
         raise CohortError(f"--nodes {file}", "each node once", f"{again} again")
     return numbers
+
+
+def _array_of_ids(file: Path) -> pa.ChunkedArray:
+    """int64 or large_string: the ids in a .npy file."""
+    import pyarrow as pa
+
+    try:
+        array = np.load(file, allow_pickle=False).reshape(-1)
+    except (OSError, ValueError, EOFError) as error:
+        expected, hint = "an array in NumPy's .npy format", "write it with numpy.save; pickled objects are never loaded"
+        raise CohortError(f"--nodes {file}", expected, why(error, "another file"), hint) from error
+    if array.dtype.kind not in "iuU":
+        hint = "convert them: array.astype(numpy.int64), of a mask numpy.flatnonzero(mask)"
+        raise CohortError(f"--nodes {file}", "integers or texts", f"dtype {array.dtype}", hint)
+    return values.texts(f"--nodes {file}", pa.array(array))
 
 
 def columns_of_scores(

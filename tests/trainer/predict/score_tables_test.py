@@ -180,6 +180,8 @@ def test_rows_of_links_are_lists_and_best_targets_have_both_ids(tmp_path):
         ("id\nu01\nnobody\n", "the id of a node, found nobody"),
         ("id\nu01\nu01\n", "each node once, found u01"),
         ("id,name\nu01,a\n", "a table of one column"),
+        ("u01\nu02\n", "line 1: expected the name of the column, found .u01., which may be an id"),
+        ("12\nu02\n", "line 1: expected the name of the column, found .12., which may be an id"),
         ("id\n", ""),
     ],
 )
@@ -192,6 +194,31 @@ def test_files_of_ids_are_checked(tmp_path, lines, message):
             wanted_nodes(tmp_path / "ids.csv", pa.array(IDS), V)
     else:
         assert len(wanted_nodes(tmp_path / "ids.csv", pa.array(IDS), V)) == 0
+
+
+@pytest.mark.parametrize("ids", [[5, -7, 16], ["a", "007", "0x10"]])
+def test_ids_of_any_type_name_their_nodes(ids, tmp_path):
+    import pyarrow as pa
+
+    known = pa.array(ids, pa.large_string() if isinstance(ids[0], str) else pa.int64())
+    np.save(tmp_path / "ids.npy", ids[::-1])
+    pd.DataFrame({"id": ids[::-1]}).astype("category").to_parquet(tmp_path / "ids.parquet")
+    pd.DataFrame({"id": ids[::-1]}).astype(str).to_csv(tmp_path / "ids.csv", index=False)
+    for name in ("ids.npy", "ids.parquet", "ids.csv"):
+        assert wanted_nodes(tmp_path / name, known, 3).tolist() == [2, 1, 0]
+    pq.write_table(pa.table({"id": ["0x10"]}), tmp_path / "hex.parquet")
+    np.save(tmp_path / "mask.npy", np.array([True, False]))
+    np.save(tmp_path / "floats.npy", np.array([2.0**53 + 2]))
+    for name, message in (("mask.npy", "dtype bool"), ("floats.npy", "dtype float64"), ("ids.csv.npy", "No such file")):
+        with pytest.raises(CohortError, match=message):
+            wanted_nodes(tmp_path / name, known, 3)
+    if isinstance(ids[0], str):
+        assert wanted_nodes(tmp_path / "hex.parquet", known, 3).tolist() == [2]
+    else:
+        with pytest.raises(CohortError, match="ids like those of the nodes, int64"):
+            wanted_nodes(tmp_path / "hex.parquet", known, 3)
+        (tmp_path / "none.csv").write_text("id\n")
+        assert len(wanted_nodes(tmp_path / "none.csv", known, 3)) == 0
 
 
 def test_a_threshold_needs_two_classes_and_a_table(trained, tmp_path):

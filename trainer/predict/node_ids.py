@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,15 +43,14 @@ class NodeIds:
         Raises:
             CohortError: no node has one of the ids.
         """
-        if isinstance(names, str | bytes) or not hasattr(names, "__len__"):
-            raise CohortError(place, "a list of ids", type(names).__name__)
+        names = _listed(names, place)
         if self._ids is None and set(map(type, names)) == {int} and all(name == number for name, number in new.items()):
             with contextlib.suppress(OverflowError):  # of an id, which is then named below
                 numbers = np.array(names, np.int64)
                 if ((numbers >= 0) & (numbers < self._count + len(new))).all():
                     return numbers
         numbers = np.empty(len(names), np.int64)
-        for position, name in enumerate(names.tolist() if hasattr(names, "tolist") else names):
+        for position, name in enumerate(names):
             number = self._number(name, new)
             if number is None:
                 what = f"the id of a node of type {self._node_type}"
@@ -85,12 +84,12 @@ class NodeIds:
             if self._ids is not None:
                 raise CohortError(place, "id: one for each node, as the data set's nodes have", "none")
             return {self._count + i: self._count + i for i in range(count)}
-        if isinstance(names, str | bytes) or not hasattr(names, "__len__") or len(names) != count:
-            actual = str(len(names)) if hasattr(names, "__len__") else type(names).__name__
-            raise CohortError(f"{place}: id", f"{count} ids, one for each node", actual)
+        names = _listed(names, f"{place}: id")
+        if len(names) != count:
+            raise CohortError(f"{place}: id", f"{count} ids, one for each node", str(len(names)))
         kind = int if self._ids is None or not is_text(self._ids.type) else str
         number_of: dict[Any, int] = {}
-        for name in names.tolist() if hasattr(names, "tolist") else names:
+        for name in names:
             is_other = isinstance(name, bool) or not isinstance(name, kind)
             if is_other or (kind is int and not -(2**63) <= name < 2**63):
                 expected = "texts, as the data set has" if kind is str else "integers from -2^63 to 2^63 - 1"
@@ -99,3 +98,12 @@ class NodeIds:
                 raise CohortError(f"{place}: id", "ids that no other node has", f"{name!r} again"[:60])
             number_of[name] = self._count + len(number_of)
         return number_of
+
+
+def _listed(names: Any, place: str) -> list:
+    """Ids of an array, a tensor, a column of a table or a list; raises CohortError for others."""
+    if isinstance(names, str | bytes | Set | Mapping) or not hasattr(names, "__len__"):
+        raise CohortError(place, "a list of ids", type(names).__name__)
+    if hasattr(names, "tolist"):
+        return names.tolist()
+    return [name.item() if isinstance(name, np.generic) else name for name in names]

@@ -231,8 +231,13 @@ def _rows_of(values: Any, count: int, features: FeatureTable, what: str, place: 
     if values is None and count and dim:
         raise CohortError(place, expected, "none")
     try:
+        rows = np.asarray(
+            values.detach().float().cpu() if isinstance(values, Tensor) else [] if values is None else values
+        )
+        if rows.size and rows.dtype.kind not in "biuf":
+            raise TypeError(f"values of {rows.dtype}")
         with np.errstate(over="ignore"):  # to infinity, which is refused
-            rows = np.asarray([] if values is None else values, np.float32)
+            rows = rows.astype(np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise CohortError(place, f"numbers [{count}, {dim}]", str(error)) from error
     if not dim and rows.size:

@@ -159,7 +159,7 @@ class Scorer:
         Raises:
             CohortError: as `score`, of any of them.
         """
-        read = [self._reader.read(**request) for request in requests]
+        read, width = [self._reader.read(**request) for request in requests], self._width(hidden)
         alone = [i for i, request in enumerate(read) if self._reader.changes_lists(request)]
         at_one_time: dict[int | None, list[int]] = {}
         for i in sorted(set(range(len(read))) - set(alone)):
@@ -170,14 +170,20 @@ class Scorer:
             request = self._reader.merged([read[i] for i in group])
             wanted, places = np.unique(request.nodes, return_inverse=True)
             with torch.no_grad(), row_tiles():
-                rows = self._computed(wanted, request, hidden) if len(wanted) else torch.empty(0, self._width(hidden))
+                rows = self._computed(wanted, request, hidden) if len(wanted) else torch.empty(0, width)
             parts = rows[torch.from_numpy(places)].split([len(read[i].nodes) for i in group])
             scores |= zip(group, parts, strict=True)
         return [scores[i] for i in range(len(read))]
 
     def _width(self, hidden: bool) -> int:
-        """Columns of an answer."""
-        return self.model.width_of(len(self.model.edge_types) - 2) if hidden else self.model.num_classes
+        """Columns of an answer; raises CohortError where the last layer reads no rows of the nodes themselves."""
+        if not hidden:
+            return self.model.num_classes
+        last = len(self.model.edge_types) - 1
+        if self.node_type not in (self._reads[last] if last else self._rows):
+            expected = f"a run whose last layer reads rows of type {self.node_type} itself"
+            raise CohortError("hidden", expected, "one that reads none", "score without it")
+        return self.model.width_of(last - 1) if last else self._tables[self.node_type].feature_dim
 
     def best_targets(
         self,
@@ -346,8 +352,8 @@ def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, l
 
 
 def _union(sets: list[np.ndarray]) -> np.ndarray:
-    """int64 [n]: the nodes of a set as they stand, of several ascending."""
-    return sets[0] if len(sets) == 1 else np.unique(np.concatenate(sets))
+    """int64 [n]: the nodes of a set as they stand, of several, or none, ascending."""
+    return sets[0] if len(sets) == 1 else np.unique(np.concatenate((np.empty(0, np.int64), *sets)))
 
 
 def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:

@@ -178,6 +178,21 @@ def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(mon
                 answers.score([0], new_nodes={"author": {"id": [10, 11]} | author})
 
 
+def test_nodes_without_neighbours_whose_own_rows_no_layer_reads(monkeypatch, tmp_path):
+    data = HeteroData()
+    data["paper"].x, data["paper"].y, data["author"].num_nodes = torch.randn(6, DIM), torch.arange(6) % CLASSES, 4
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 3], [0, 0, 2]])
+    data["paper", "by", "author"].edge_index = torch.tensor([[1, 5], [1, 3]])
+    stored = cohort.dataset.open(cohort.from_pyg(data, tmp_path / "out"))
+    model = model_on("rsage", stored)
+    answers, expected = scorer_of(monkeypatch, model, stored), predicted(model, stored, tmp_path, "cpu")
+    assert torch.equal(answers.score([4, 5]), expected[4:]), "isolated ones"
+    new = {"paper": {"x": torch.zeros(1, DIM, dtype=torch.bfloat16)}}
+    assert torch.equal(answers.score([6], new_nodes=new), expected[5:]) and torch.equal(expected[4:5], expected[5:])
+    with pytest.raises(CohortError, match="hidden: expected a run whose last layer reads rows of type paper itself"):
+        answers.score([0], hidden=True)
+
+
 def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CohortError, match="Scorer: device: expected a GPU that PyTorch can use, found none"):
@@ -311,6 +326,8 @@ X = [[0.0] * DIM]
             f"nodes: 0: expected the id of a node of type node, below {NODES}, or of a new one, found {NODES}",
         ),
         (["a"], {}, "found 'a'"),
+        ({17}, {}, "nodes: expected a list of ids, found set"),
+        ([0], {"new_nodes": {"x": [["1"] * DIM]}}, "expected numbers"),
         ([True], {}, "found True"),
         ("17", {}, "nodes: expected a list of ids, found str"),
         ([0], {"new_nodes": {"x": [[0.0] * (DIM + 1)]}}, f"[1, {DIM}], {DIM} features a node, found [1, {DIM + 1}]"),

@@ -5,6 +5,7 @@ input, which is a socket: one message, with its log and other descriptors. Until
 is kept for the log. It ends when the launcher closes the socket instead.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -41,13 +42,18 @@ class EarlyProgram:
             )
 
     def tell(
-        self, argument: str, log: Path, environment: Mapping[str, str], append: bool, descriptors: tuple[int, ...] = ()
+        self,
+        argument: str,
+        log: Path | None,
+        environment: Mapping[str, str],
+        append: bool = False,
+        descriptors: tuple[int, ...] = (),
     ) -> subprocess.Popen | None:
         """Has the program do what the argument says; standard output stays ours. None: it has ended, and one that is
         started anew will say why.
 
         Args:
-            log: for standard error; with ``append`` it keeps what it has.
+            log: for standard error; with ``append`` it keeps what it has. None: standard error stays ours.
             environment: what it gets beside the present one.
             descriptors: it holds them open as long as it lives.
         """
@@ -55,9 +61,10 @@ class EarlyProgram:
         if process is None or process.poll() is not None:
             return None
         message = json.dumps({"argument": argument, "environment": dict(environment)}).encode()
-        with self._socket, open(log, "ab" if append else "wb") as file:
+        with self._socket, contextlib.ExitStack() as stack:
+            error = 2 if log is None else stack.enter_context(open(log, "ab" if append else "wb")).fileno()
             try:
-                socket.send_fds(self._socket, [message], [file.fileno(), *descriptors])
+                socket.send_fds(self._socket, [message], [error, *descriptors])
             except ConnectionError:
                 process.wait()
                 return None

@@ -17,7 +17,7 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
 from cohort_gnn.base.programs import end_program, open_closed_streams
 from cohort_gnn.base.version import __version__
-from cohort_gnn.launch.run.supervise import ReportedFailure, begun_trainer
+from cohort_gnn.launch.run.supervise import ReportedFailure, begun, trainer_alone
 
 # What help says of each command, and its modules: the first one adds its arguments, the others add to it.
 COMMANDS = {
@@ -61,8 +61,8 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         words = sys.argv[1:] if argv is None else argv
-        begins = argv is None and _has_one_trainer(words)
-        with shown("stderr"), begun_trainer(begins) as early:
+        module = _program_of(words) if argv is None and not {"-h", "--help"} & {*words} else None
+        with shown("stderr"), begun(module) as early:
             if early and "cpu" not in words:
                 ask_for_devices()
             return _run(build_parser(words[0] if words else ""), words, early)
@@ -106,11 +106,12 @@ def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram 
     return code
 
 
-def _has_one_trainer(words: list[str]) -> bool:
-    """Whether a command seems to be a run of one trainer; before its options are parsed, which takes longer."""
-    others = {"-h", "--help", "--ranks"}
+def _program_of(words: list[str]) -> str | None:
+    """The program that a command seems to start, if it is one alone; before options are parsed, which takes longer."""
     several = [gpus for flag, gpus in zip(words, words[1:], strict=False) if flag == "--gpus" and "," in gpus]
-    return words[:1] == ["train"] and not others & {*words} and not several
+    if words[:1] == ["train"]:
+        return trainer_alone("--ranks" not in words and not several)
+    return "cohort_gnn.trainer.predict" if words[:1] == ["predict"] else None
 
 
 def _leave(number: int, _frame) -> None:

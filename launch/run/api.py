@@ -12,7 +12,7 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.spelling import nearest
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.stopping import handlers_kept
-from cohort_gnn.launch.run.supervise import begun_trainer
+from cohort_gnn.launch.run.supervise import begun, trainer_alone
 from cohort_gnn.launch.run.train import train_command as command
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import options_of
@@ -79,7 +79,7 @@ def train(
     arguments = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
     call = f"cohort.train({', '.join(arguments)})"
     is_single = not values.get("ranks") and len(values.get("gpus") or ()) < 2
-    with handlers_kept(), shown("stderr"), begun_trainer(is_single) as early:
+    with handlers_kept(), shown("stderr"), begun(trainer_alone(is_single)) as early:
         about: dict[str, Any] = {"overwrite": overwrite, "as_proposed": as_proposed, "import_to": kept}
         about |= {"command_line": call, "early": early}
         code = command(argparse.Namespace(dataset=folder, **about, **paths, **values))

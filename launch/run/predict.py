@@ -192,12 +192,14 @@ def predict(args: argparse.Namespace) -> int:
         json.dump(job, file)
         file.flush()
         command = python("-m", "cohort_gnn.trainer.predict", file.name)
+        early = getattr(args, "early", None)
         with handlers_kept():
             process, began = None, time.time()
             stop_on_signals()
             try:
                 remove_temporaries(out)
-                process = subprocess.Popen(command, env=POLITE | os.environ, preexec_fn=begin_child)
+                process = early.tell(file.name, None, {}) if early else None
+                process = process or subprocess.Popen(command, env=POLITE | os.environ, preexec_fn=begin_child)
                 while (code := process.poll()) is None:
                     pause(POLL_SECONDS)
                 if code < 0:

@@ -262,14 +262,20 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
     }
 
 
+def trainer_alone(is_alone: bool) -> str | None:
+    """The program of a run's only trainer. None: there are others, or it is one of several machines' trainers, which
+    find their places in their environments."""
+    has_place = any(os.environ.get(name, "") not in ("", "1") for _, name in STARTERS)
+    return "cohort_gnn.trainer" if is_alone and not has_place else None
+
+
 @contextlib.contextmanager
-def begun_trainer(is_wanted: bool) -> Iterator[EarlyProgram | None]:
-    """Inside, a run's only trainer loads its packages, and waits to be told its run. None: it is not wanted, or is one
-    of several machines' trainers, which find their places in their environments."""
-    if not is_wanted or any(os.environ.get(name, "") not in ("", "1") for _, name in STARTERS):
+def begun(module: str | None) -> Iterator[EarlyProgram | None]:
+    """Inside, a program loads its packages, and waits to be told what there is to do; none without a module."""
+    if module is None:
         yield None
         return
-    early = EarlyProgram("cohort_gnn.trainer", begin_child)
+    early = EarlyProgram(module, begin_child)
     try:
         yield early
     finally:

@@ -1,12 +1,17 @@
-"""``python -m cohort_gnn.trainer.predict job.json``: the program of ``cohort predict``."""
+"""``python -m cohort_gnn.trainer.predict job.json``: the program of ``cohort predict``.
+
+With ``-`` it loads its packages while the launcher finds out what there is to do (base/early.py).
+"""
 
 import sys
 from pathlib import Path
 
+from cohort_gnn.base.early import Argument
 from cohort_gnn.base.late_meta import imports_first
 from cohort_gnn.base.programs import end_program
 
 if __name__ == "__main__":
+    argument = Argument(sys.argv[1])
     with imports_first():
         from cohort_gnn.trainer.predict.program import main
-    end_program(main(Path(sys.argv[1])))
+    end_program(main(Path(argument.get())))

@@ -16,6 +16,7 @@ from cohort_gnn.spec.graph import EdgeType
 FILE = "columns.json"
 PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")  # of a timestamp
 MOST_CODES = 1 << 24  # that float32 holds
+AS_BEFORE_HINT = "import its tables with --columns-from and the data set of the run"
 KEYS_HINT = "dataset/FORMAT.md lists the keys of a column, under graph.yaml"
 
 Kind = Literal["number", "category", "code", "time"]
@@ -114,6 +115,16 @@ def write_columns(folder: Path, columns: Columns) -> None:
     if columns.nodes or columns.edges or columns.classes:
         text = {"format": columns.format, "version": columns.version} | msgspec.to_builtins(columns)
         (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(text), indent=1) + b"\n")
+
+
+def first_difference(before: Columns, after: Columns) -> str | None:
+    """The first that a model of `before` takes for something else in `after`: "features", "features of edges" or
+    "classes", which `after` need not have; None: nothing."""
+    if before.nodes != after.nodes:
+        return "features"
+    if before.edges != after.edges:
+        return "features of edges"
+    return "classes" if after.classes and before.classes != after.classes else None
 
 
 def read_columns(folder: str | os.PathLike) -> Columns:

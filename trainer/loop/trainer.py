@@ -12,6 +12,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import FileWriter
+from cohort_gnn.dataset.columns import AS_BEFORE_HINT, Columns, first_difference, read_columns
 from cohort_gnn.spec.losses import loss_name
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
@@ -97,6 +98,9 @@ class Trainer:
         if options.init and ranks.rank == 0:
             text, is_whole = start_from(options.init, self.model)
             LOG.log(logging.INFO if is_whole else logging.WARNING, text, extra={"is_shown": not self.quiet})
+            before, now = read_columns(options.init), read_columns(out)
+            if Columns() not in (before, now) and (what := first_difference(before, now)):
+                LOG.warning(f"{what} mean something else than those of {options.init}; {AS_BEFORE_HINT}")
         ranks.spread(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)

@@ -30,8 +30,8 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
-from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.links import LinkEdges
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
 from cohort_gnn.spec.options import flag_of
@@ -123,12 +123,9 @@ def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, mod
 def _demand_same_columns(run: Path, data: StoredGraph) -> None:
     """Raises CohortError: features of the data set were encoded with other means or categories than those of the run,
     or its classes have other names."""
-    before, after = read_columns(run), read_columns(data.path)
-    for what, member in (("features", "nodes"), ("features of edges", "edges"), ("classes", "classes")):
-        if getattr(before, member) != getattr(after, member) and (member != "classes" or after.classes):
-            hint = "import its tables with --columns-from and the data set of the run"
-            expected = f"{what} as {run / COLUMNS} has them: the same means, categories and names"
-            raise CohortError(str(data.path), expected, "others", hint)
+    if what := first_difference(read_columns(run), read_columns(data.path)):
+        expected = f"{what} as {run / COLUMNS} has them: the same means, categories and names"
+        raise CohortError(str(data.path), expected, "others", AS_BEFORE_HINT)
 
 
 def output_of(model: nn.Module, node_type: str | None) -> str:

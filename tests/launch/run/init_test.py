@@ -1,6 +1,7 @@
 """`cohort train --init RUN`: weights of another run that fit are loaded, others are named."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from processes import cohort as run_cohort
 from processes import ran, refused
 
 import cohort_gnn as cohort
+from cohort_gnn.dataset.columns import Columns, write_columns
 
 TINY = ["--device", "cpu", "--fanout", "4,4", "--batch-size", 40, "--hidden", 8, "--dropout", 0, "--lr", 1e-12]
 pytestmark = pytest.mark.usefixtures("shm")
@@ -49,11 +51,14 @@ def test_a_grown_data_set_goes_on_with_all_weights(first, tmp_path, ranks):
 
 def test_what_does_not_fit_is_named_and_starts_anew(first, tmp_path):
     other, (_, run) = data_set(tmp_path / "other", 200, classes=4), first
+    run = shutil.copytree(run, tmp_path / "copy")
+    for folder, names in ((run, "abc"), (other, "bcde")):
+        write_columns(folder, Columns(classes=list(names)))
     done = ran("train", other, *TINY, "--seed", 7, "--init", run, "--epochs", 1, "--out", tmp_path / "run")
     before, after = weights_of(run), weights_of(tmp_path / "run")
     named = [name for name in before if before[name].shape != after[name].shape]
     assert named and len(named) < len(before) and f"{len(before) - len(named)} of {len(before)} loaded" in done.stdout
-    assert "warning: weights of" in done.stdout
+    assert "warning: weights of" in done.stdout and "classes mean something else" in " ".join(done.stdout.split())
     for name, values in before.items():
         if name in named:
             assert f"{name} {list(after[name].shape)}, there {list(values.shape)}" in done.stdout

@@ -84,6 +84,9 @@ def find_database(source: Path) -> Database:
     if not source.exists():
         raise CohortError(str(source), "a folder of tables, or a file of DuckDB", "no such file or folder")
     if not source.is_dir():
+        if tables.kind_of(source) is not None:
+            hint = f"name the folder of the tables: {source.parent}"
+            raise CohortError(str(source), "a folder of tables, or a file of DuckDB", "another file", hint)
         return _duckdb_database(source)
     if is_relbench(source):
         return _relbench_database(source)
@@ -91,8 +94,13 @@ def find_database(source: Path) -> Database:
     if not files:
         hint = "of text files, DuckDB makes Parquet: COPY (FROM 'x.csv') TO 'x.parquet'"
         raise CohortError(str(source), "tables whose columns have types: .parquet or .arrow files", "none", hint)
+    by_name: dict[str, Path] = {}
+    for path in files:
+        if (other := by_name.setdefault(path.name.split(".")[0], path)) != path:
+            hint = "rename one; files of one table are in a folder of their own, which file in graph.yaml names"
+            raise CohortError(str(source), "tables of different names", f"{other.name} and {path.name}", hint)
     return Database(
-        source, {path.name.split(".")[0]: TableKeys(path.name, keys_are_open=True, time_is_open=True) for path in files}
+        source, {name: TableKeys(path.name, keys_are_open=True, time_is_open=True) for name, path in by_name.items()}
     )
 
 

@@ -39,7 +39,7 @@ class Values:
         self.rows = self.nulls = 0
         self.texts: set[str] = set()
         self.lengths: set[int] = set()
-        self.nan = self.infinite = self.rounded = False
+        self.nan = self.infinite = self.rounded = self.is_binary = False
         self.unit = "s"  # the longest of which all timestamps are whole numbers
 
     def add(self, array: pa.Array | pa.ChunkedArray) -> None:
@@ -51,6 +51,8 @@ class Values:
         self.rows, self.nulls = self.rows + len(array), self.nulls + array.null_count
         if values.is_list(array.type):
             self.lengths.update(pc.unique(pc.list_value_length(array)).to_pylist())
+        elif _is_bytes(array):
+            self.is_binary = True
         elif values.is_text(array.type) and len(self.texts) <= FEW:
             self.texts.update(text for text in array.unique().to_pylist() if text is not None)
         elif pa.types.is_floating(array.type):
@@ -98,6 +100,8 @@ class Values:
         type_ = self.type
         if self.nulls == self.rows:
             return None, "no values"
+        if self.is_binary:
+            return None, f"{type_} that is no text"
         if values.is_text(type_):
             if len(self.texts) > FEW:
                 return None, f"texts, more than {FEW}"
@@ -121,6 +125,19 @@ class Values:
         entry |= {"nulls": "mean"} if self.nulls or self.nan else {}
         entry |= {"nan": "null"} if self.nan else {}
         return entry | {"standardize": True}, ""
+
+
+def _is_bytes(array: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column that may have texts has other bytes."""
+    import pyarrow as pa
+
+    if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
+        return False
+    try:
+        array.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def describe(source: Path) -> str:

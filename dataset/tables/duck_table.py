@@ -37,7 +37,7 @@ def connected(file: Path) -> Iterator[Any]:
             yield connection
     except duckdb.Error as error:
         hint = "close the program that writes it; a file of a newer DuckDB needs that version"
-        raise CohortError(str(file), "a file that DuckDB reads", why(error)[:200], hint) from error
+        raise CohortError(str(file), "a file that DuckDB reads", why(error, str(error))[:200], hint) from error
 
 
 def tables_of(file: Path) -> list[str]:

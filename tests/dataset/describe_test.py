@@ -91,6 +91,7 @@ VALUES = {
     "inf": ([1.0, 2.0, float("inf")], "inf (infinite values)"),
     "empty": (pa.nulls(3), "empty (no values)"),
     "ragged": ([[1.0], [2.0, 3.0], [4.0]], "ragged (list<element: double>)"),
+    "bytes": ([b"a", b"\xff", b"a"], "bytes (binary that is no text)"),
     "gone": (pa.array([1, None, 3], pa.timestamp("s")), "gone (times, 1 of which are missing)"),
     "due": (
         pa.array([1, 2, 3], pa.timestamp("ms", "UTC")),
@@ -148,6 +149,12 @@ def test_folders_without_tables_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n")
     with pytest.raises(CohortError, match="expected tables whose columns have types"):
         describe(tmp_path)
+    for name in ("a.2024.parquet", "a.2025.parquet"):
+        pq.write_table(pa.table({"x": [1]}), tmp_path / name)
+    with pytest.raises(CohortError, match="found a.2024.parquet and a.2025.parquet"):
+        describe(tmp_path)
+    with pytest.raises(CohortError, match="name the folder of the tables"):
+        describe(tmp_path / "a.2024.parquet")
 
 
 # --- RelBench -------------------------------------------------------------------------------------------------------

@@ -174,8 +174,9 @@ def _or_null(table: TableFile, column: int, array: pa.Array | pa.ChunkedArray) -
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    place = table.place(column)
+    place, array = table.place(column), values.plain(array)
     if pa.types.is_floating(array.type):
+        array = array.cast(pa.float64())  # of half floats, Arrow computes little
         array = pc.if_else(pc.is_nan(array), None, array)
         whole = pc.and_(pc.equal(array, pc.floor(array)), pc.less(pc.abs(array), 2.0**53))
         if not pc.all(whole, min_count=0).as_py():
@@ -318,4 +319,7 @@ def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray
         odd = column[values.first_bad(column, "integers") or 0].as_py()
         hint = "ids are compared as numbers where those of the nodes are all integers"
         raise CohortError(place, "integers, as the ids of the nodes are", f'"{odd[:40]}"', hint)
+    if numbers.null_count:
+        hint = f"empty texts are no ids: NULLIF({place.rpartition('column ')[2]}, '') in SQL makes nulls of them"
+        raise CohortError(place, "integers, as the ids of the nodes are", '""', hint)
     return values.to_numpy(numbers)

@@ -71,15 +71,14 @@ def times_or(none: int, table: TableFile, column: int, clock: Clock | None, bloc
     for (array,), _ in table.pieces([column], "integers" if clock is None else "texts", block_bytes):
         array = _chunked(array)
         known = array.drop_null()
-        filled = array.fill_null(known[0]) if len(known) else array.slice(0, 0)
-        place = table.place(column)
-        if clock is not None:
-            numbers = as_integers(place, filled, clock.unit, clock.zone, done)
-        else:
-            numbers = values.numbers(table, column, filled, "integers", done)
         out = np.full(len(array), none, np.int64)
-        out[: len(numbers)] = numbers
-        out[np.asarray(array.is_null())] = none
+        if len(known):
+            filled, place = array.fill_null(known[0]), table.place(column)
+            if clock is not None:
+                out[:] = as_integers(place, filled, clock.unit, clock.zone, done)
+            else:
+                out[:] = values.numbers(table, column, filled, "integers", done)
+            out[np.asarray(array.is_null())] = none
         yield out
         done += len(array)
 

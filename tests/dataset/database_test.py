@@ -15,7 +15,7 @@ import pytest
 from import_helpers import refusal
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph, original_ids
+from cohort_gnn.dataset import from_tables, import_graph, original_ids
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.tasks import open_task
@@ -209,6 +209,28 @@ def test_keys_that_do_not_fit_are_refused(tmp_path, type_, change, said):
     nodes = DESCRIPTION["nodes"] | {type_: DESCRIPTION["nodes"][type_] | change}
     folder = write_database(tmp_path / "shop", DESCRIPTION | {"nodes": nodes})
     assert said in str(refusal(folder, tmp_path / "out", target="customer"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([None, 5, 6], pa.float16()),
+        pa.DictionaryArray.from_arrays([0, 1, 2], pa.array([None, 5.0, 6.0])),
+        pa.array([None, "05", "6"], pa.string_view()),
+        pa.array(["", "5", "6"]),
+    ],
+)
+def test_keys_of_any_type_name_their_rows(tmp_path, keys):
+    table = pa.table({"id": [5, 6, 7], "boss": keys, "age": [1.0, 2.0, 3.0]})
+    node = {"table": table, "id": "id", "features": ["age"], "keys": [{"column": "boss", "to": "user"}]}
+    if keys[0].as_py() == "":  # is nobody's key, and no null
+        with pytest.raises(CohortError, match="NULLIF"):
+            from_tables(tmp_path / "out", nodes={"user": node}, edges={})
+        return
+    relation = open_dataset(from_tables(tmp_path / "out", nodes={"user": node}, edges={})).edge_types[
+        "user", "boss", "user"
+    ]
+    assert relation.indptr.tolist() == [0, 1, 2, 2] and relation.indices.tolist() == [1, 2]
 
 
 def test_a_table_alone_keeps_its_names(tmp_path):

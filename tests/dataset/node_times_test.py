@@ -146,6 +146,9 @@ def test_a_column_of_a_table_has_the_times(tmp_path, kind):
     with pytest.raises(CohortError, match="(?s)found (none|1 null in since).*null_time: always"):
         types["p"] = {key: value for key, value in nodes.items() if key != "null_time"}
         from_tables(tmp_path / "refused", nodes=types, edges=edges, target="p")
+    types["p"] = nodes | {"table": nodes["table"].set_column(1, "since", pa.nulls(4))}
+    always = open_dataset(from_tables(tmp_path / "always", nodes=types, edges=edges, target="p"))
+    assert (always.node_types["p"].node_times == np.iinfo(np.int64).min).all()
 
 
 @pytest.mark.parametrize(

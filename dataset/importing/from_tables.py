@@ -211,19 +211,21 @@ def _write(reader: pa.RecordBatchReader, path: Path, place: str) -> None:
 
     fields = [field.with_type(values.plain_type(field.type)) for field in reader.schema]
     schema = pa.schema(fields, reader.schema.metadata)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for batch in _batches(reader, place):
-            if not batch.num_rows:  # pyarrow 26 may write one so that the file cannot be read
-                continue
-            columns = [
-                values.plain(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns
-            ]
-            try:
-                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-            except pa.ArrowException as error:
-                raise CohortError(
-                    f"{PLACE}: {place}", "a table that Arrow's files hold", f"{error}", TYPE_HINT
-                ) from error
+    try:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for batch in _batches(reader, place):
+                if batch.num_rows:  # pyarrow 26 may write an empty one so that the file cannot be read
+                    columns = [
+                        values.plain(column) if pa.types.is_dictionary(column.type) else column
+                        for column in batch.columns
+                    ]
+                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    except pa.ArrowException as error:
+        expected = "a table that Arrow's files hold"
+        raise CohortError(f"{PLACE}: {place}", expected, f"{error}"[:300], TYPE_HINT) from error
+    except OSError as error:
+        expected, hint = f"disk space for its rows in {path.parent.parent}", "free some space or write to another disk"
+        raise CohortError(f"{PLACE}: {place}", expected, why(error), hint) from error
 
 
 def _batches(reader: Iterable[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import filecmp
+import resource
 import threading
 from pathlib import Path
 
@@ -213,6 +214,16 @@ def test_a_stream_that_fails_half_way_leaves_nothing(keys, tmp_path):
     nodes = {"user": {"table": USERS, **NODE_KEYS}}
     error = refused(tmp_path, nodes, {PAYS: {"table": reader, **keys}})
     assert error.place == "from_tables: edges.user.pays.user" and "connection was lost" in error.found
+
+
+def test_a_full_disk_is_named(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        error = refused(tmp_path, {"user": {"table": USERS, **NODE_KEYS}}, {PAYS: {"table": PAYMENTS, **EDGE_KEYS}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.place == "from_tables: nodes.user" and error.expected == f"disk space for its rows in {tmp_path}"
 
 
 @pytest.mark.parametrize("keys", [EDGE_KEYS, ENDS])

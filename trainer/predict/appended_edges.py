@@ -73,9 +73,9 @@ class AsAppended:
         return others[0] if others else relation
 
     def _reverse_pairs(self) -> Iterator[tuple[EdgeType, EdgeType]]:
-        """Each relation that is the reverse of one, with that one."""
+        """Each relation that is the reverse of another, with that one."""
         for relation, stored in self._data.edge_types.items():
-            if stored.reverse_of is not None:
+            if stored.reverse_of not in (None, relation):
                 yield relation, stored.reverse_of
 
     def _in_directions(self, requested: Mapping[EdgeType, NewEdges]) -> dict[EdgeType, NewEdges]:

@@ -13,6 +13,7 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import Array, Bfloat16Array, open_raw
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, open_array
+from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.arrow_table import ArrowFile, ParquetFile
 from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
 from cohort_gnn.dataset.tables.duck_table import NAMED, DuckTable
@@ -20,7 +21,7 @@ from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
-from cohort_gnn.dataset.tables.table import TableFile, shortened
+from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
 from cohort_gnn.dataset.tables.timestamps import Clock
@@ -274,7 +275,15 @@ def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     if len(table.titles) > 1:
         actual = f"{len(table.titles)}: {shortened(table.titles)}"
         raise CohortError(str(path), "one column, of ids", actual, "write the column of ids alone: to_csv(index=False)")
-    return table.read(dtype=np.int64 if kind == "csv" else None)
+    return table.read(dtype=None if _is_mask(table) else np.int64)
+
+
+def _is_mask(table: TableFile) -> bool:
+    """Whether the first column of a table has bools."""
+    import pyarrow as pa
+
+    first = [] if table.options is not None else next(table.pieces([0], "numbers", READ_AT_ONCE), ([], 1.0))[0]
+    return any(pa.types.is_boolean(values.plain(array).type) for array in first)
 
 
 def read_splits(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:

@@ -21,6 +21,7 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.node_ids import NodeIds
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.parts import Parts, part_files
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 NUM_NODES = 60
 ALONE = {"features": "ones", "nodes": NUM_NODES}  # of edges
@@ -225,6 +226,22 @@ def test_ids_of_parts_are_integers_if_all_are(other, ids, tmp_path):
     found = NodeIds("user", tables.open_table(tmp_path), [0])
     assert [value for block in found.blocks() for value in block.to_pylist()] == ids
     assert found.read(tables.open_table(tmp_path), [0]).tolist() == [0, 1, 2]
+
+
+def test_ids_of_splits_are_integers_or_a_mask(tmp_path):
+    for name, text in (("part-0", "id\n3\n1\n"), ("part-1", "id\n2\n")):
+        (tmp_path / "texts").mkdir(exist_ok=True)
+        (tmp_path / f"texts/{name}.csv").write_text(text)
+    assert tables.read_ids(tmp_path / "texts", TextOptions(header="yes")).tolist() == [3, 1, 2]
+    good = {"mask": pa.array([True, False]), "ids": pa.array([3, 1], pa.int8()), "none": pa.array([], pa.int64())}
+    bad = {"floats": ([1.0], "column i: expected integers, found double"), "nulls": ([1, None], "1 null in i")}
+    for name, column in (good | {name: column for name, (column, _) in bad.items()}).items():
+        pq.write_table(pa.table({"i": column}), tmp_path / f"{name}.parquet")
+    for name, column in good.items():
+        assert tables.read_ids(tmp_path / f"{name}.parquet").tolist() == column.to_pylist()
+    for name, (_, message) in bad.items():
+        with pytest.raises(CohortError, match=f"{name}.parquet.*{message}"):
+            tables.read_ids(tmp_path / f"{name}.parquet")
 
 
 def test_folders_that_a_pattern_names_are_no_columns(tmp_path):

@@ -13,6 +13,7 @@ from cohort_gnn.base.errors import CohortError
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 FEW_NODES, NODES_AN_EDGE = 1 << 20, 64  # of a matrix that says more, one of its numbers is damaged
+MANY_CLASSES = 1_000_000  # more than there are nodes are none
 EXACT = 1 << 24  # integers up to here are float32
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
@@ -228,6 +229,13 @@ def labelled(labels: np.ndarray) -> np.ndarray:
         return labels >= 0
     known = labels != 255 if labels.dtype == np.uint8 else ~np.isnan(labels)
     return known.reshape(len(labels), -1).any(axis=1)
+
+
+def demand_few_classes(place: str, count: int, num_rows: int) -> None:
+    """Raises CohortError for so many classes that their numbers are something else."""
+    if count > max(num_rows, MANY_CLASSES):
+        hint = "classes are numbered from 0: are these ids? --label-type regression takes numbers as they are"
+        raise CohortError(place, f"at most {max(num_rows, MANY_CLASSES)} classes", str(count), hint)
 
 
 def num_outputs(labels: np.ndarray) -> int:

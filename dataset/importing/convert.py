@@ -39,7 +39,6 @@ from cohort_gnn.dataset.writer import (
 from cohort_gnn.spec.graph import EdgeType
 
 MIN_MEMORY = 16_000_000  # bytes
-MANY_CLASSES = 1_000_000  # more than there are nodes are none
 
 
 def write_graph(
@@ -452,9 +451,7 @@ class Conversion:
 
     def _num_classes(self, labels: np.ndarray) -> int:
         count = arrays.num_outputs(labels)
-        if count > max(len(labels), MANY_CLASSES):
-            hint = "classes are numbered from 0: are these ids? --label-type regression takes numbers as they are"
-            raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(count), hint)
+        arrays.demand_few_classes("labels", count, len(labels))
         declared = self._fitting.num_classes or self.graph.num_classes
         return count if declared is None or self.options.task != "classification" else declared
 

@@ -68,10 +68,12 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
         return Task(kind="link", target_type=entry.to, splits=_with_empty(links), **described)
     targets = entry.targets or "classification"
     names, learned = _labels(place, entry, labels, opened)
+    num_classes = len(names) or max(arrays.num_outputs(array) for array in learned.values())
+    arrays.demand_few_classes(f"{place}: label {', '.join(labels)}", num_classes, max(map(len, learned.values())))
     return Task(
         kind="node",
         targets=targets,
-        num_classes=len(names) or max(arrays.num_outputs(array) for array in learned.values()),
+        num_classes=num_classes,
         class_names=names or None,
         splits=_with_empty({split: TaskRows(*rows[split], learned.get(split)) for split in opened}),
         **described,

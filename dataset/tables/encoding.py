@@ -97,7 +97,7 @@ class DeclaredColumns:
     def unknown_told(self, where: str) -> list[str]:
         """A line for each column with rows whose category the data set `where` does not know."""
         return [
-            f"{self.table.place(number)}: {count:,} rows with a category that {where} does not know, such as {text!r}"
+            f"{self.table.place(number)}: rows with a category that {where} does not know: {count:,}, such as {text!r}"
             for number, (count, text) in sorted(self.unknown.items())
         ]
 

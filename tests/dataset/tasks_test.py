@@ -222,15 +222,17 @@ def test_keys_that_do_not_fit_are_refused(tmp_path, change, said):
         ("user", "d", "expected an id of type user"),
         ("user", None, "expected a value in each row"),
         ("spent", None, "labels[0]: expected a label"),
+        ("rank", 2**40, "tasks.t: label rank: expected at most 1000000 classes"),
         ("day", None, "expected a timestamp, found none"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(tmp_path, column, value, said):
-    tables = splits_of("spent")
+    task = column if column in TASKS else "spent"
+    tables = splits_of(task)
     train = tables["train"].to_pylist()
     train[0][column] = value
     tables["train"] = pa.Table.from_pylist(train, tables["train"].schema)
-    assert said in str(refusal(write_yaml(tmp_path, {"t": (keys_of("spent"), tables)}), tmp_path / "out"))
+    assert said in str(refusal(write_yaml(tmp_path, {"t": (keys_of(task), tables)}), tmp_path / "out"))
 
 
 def test_sources_without_targets_are_refused(tmp_path):

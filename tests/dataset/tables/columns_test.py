@@ -116,7 +116,7 @@ def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
     notes: list[str] = []
     after = made(tmp_path / "june", features, later, options={"columns_from": before.path, "note": notes.append})
     unknown = (
-        f"nodes.user: column country: {V} rows with a category that {before.path} does not know, such as 'atlantis'"
+        f"nodes.user: column country: rows with a category that {before.path} does not know: {V}, such as 'atlantis'"
     )
     assert unknown in notes
     assert (after.path / "columns.json").read_bytes() == (before.path / "columns.json").read_bytes()

@@ -214,7 +214,7 @@ def test_keys_that_do_not_fit_are_refused(tmp_path, type_, change, said):
 @pytest.mark.parametrize(
     "keys",
     [
-        pa.array([None, 5, 6], pa.float16()),
+        pa.array([None, np.float16(5), np.float16(6)], pa.float16()),
         pa.DictionaryArray.from_arrays([0, 1, 2], pa.array([None, 5.0, 6.0])),
         pa.array([None, "05", "6"], pa.string_view()),
         pa.array(["", "5", "6"]),

@@ -13,6 +13,10 @@ from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.spec.graph import EdgeType
 
 
+class TooManyEdges(CohortError):
+    """The lists of a hop have more edges than may be read at once."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewEdges:
     """Edges of one edge type that the graph does not have, each with a new node at one end at least.
@@ -81,7 +85,7 @@ class Neighbourhoods:
             span: the first and the last time that edges in lists may have; None: any, or they have no times.
 
         Raises:
-            CohortError: the lists have more than ``max_edges``.
+            TooManyEdges: the lists have more than ``max_edges``.
         """
         none, stored = np.empty(0, np.int64), self._edges[relation]
         came = NewEdges(none, none) if new is None else new
@@ -96,7 +100,7 @@ class Neighbourhoods:
         if lists.indptr[-1] > most_edges:
             expected = f"nodes with at most {most_edges:,} in-neighbours of one hop"
             hint = "ask for fewer nodes at once, or have fewer of their neighbours drawn"
-            raise CohortError(f"{', '.join(relation)}", expected, f"{lists.indptr[-1]:,}", hint)
+            raise TooManyEdges(f"{', '.join(relation)}", expected, f"{lists.indptr[-1]:,}", hint)
         return lists
 
     def in_degrees(

@@ -1,6 +1,7 @@
 """Answers one request at a time: scores of any nodes, also of nodes and edges that the data set does not have yet."""
 
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.models.targets import LinkTargets
 from cohort_gnn.trainer.predict.layerwise import outputs_of_layers
-from cohort_gnn.trainer.predict.neighbourhoods import Lists, Neighbourhoods, NewEdges
+from cohort_gnn.trainer.predict.neighbourhoods import Lists, Neighbourhoods, NewEdges, TooManyEdges
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of
 from cohort_gnn.trainer.predict.program import class_names, model_of_run, output_of, spans_at, windows_of
 from cohort_gnn.trainer.predict.requests import Request, RequestReader
@@ -164,13 +165,20 @@ class Scorer:
         at_one_time: dict[int | None, list[int]] = {}
         for i in sorted(set(range(len(read))) - set(alone)):
             at_one_time.setdefault(read[i].at_time, []).append(i)
-        groups = [*at_one_time.values(), *([i] for i in alone)]
+        groups = deque([*at_one_time.values(), *([i] for i in alone)])
         scores: dict[int, Tensor] = {}
-        for group in groups:
+        while groups:
+            group = groups.popleft()
             request = self._reader.merged([read[i] for i in group])
             wanted, places = np.unique(request.nodes, return_inverse=True)
-            with torch.no_grad(), row_tiles():
-                rows = self._computed(wanted, request, hidden) if len(wanted) else torch.empty(0, width)
+            try:
+                with torch.no_grad(), row_tiles():
+                    rows = self._computed(wanted, request, hidden) if len(wanted) else torch.empty(0, width)
+            except TooManyEdges:
+                if len(group) == 1:
+                    raise
+                groups.extend([i] for i in group)  # the bound is that of a request
+                continue
             parts = rows[torch.from_numpy(places)].split([len(read[i].nodes) for i in group])
             scores |= zip(group, parts, strict=True)
         return [scores[i] for i in range(len(read))]

@@ -244,6 +244,18 @@ def test_requests_that_are_scored_together_do_not_see_each_other(graphs, monkeyp
     assert all(map(torch.equal, answers.score_together(requests), alone)) and alone[0].shape == (0, CLASSES)
 
 
+def test_the_bound_of_edges_is_that_of_a_request(graphs, monkeypatch):
+    data = graphs[False].before
+    edges, model = data.edge_types[RELATION], model_on("sage", data)
+    lists = [edges.indices[edges.indptr[node] : edges.indptr[node + 1]] for node in range(NODES)]
+    hops = [sum(len(lists[near]) for near in {node, *lists[node].tolist()}) for node in range(20)]
+    unbounded, answers = (scorer_of(monkeypatch, model, data, max_edges=most) for most in (None, max(hops)))
+    together = answers.score_together([{"nodes": [node]} for node in range(20)])
+    assert all(map(torch.equal, together, (unbounded.score([node]) for node in range(20))))
+    with pytest.raises(CohortError, match="in-neighbours of one hop"):
+        answers.score(range(20))
+
+
 def test_each_neighbour_is_drawn_as_often(graphs, monkeypatch):
     """A mean over drawn neighbours is that over all, on average."""
     grown, counts = graphs[False], np.zeros(NODES)

@@ -262,6 +262,11 @@ def _encoded_numbers(
     exact = numbers.astype(np.float64)
     exact[missing] = column.mean if how.nulls == "mean" else 0
     numbers = _standardized(exact, column)
+    if (bad := ~np.isfinite(numbers).all(axis=1)).any():
+        row = int(bad.argmax())
+        expected = f"a number near the mean {column.mean} in units of the deviation {column.deviation}"
+        hint = "leave the row out; is the column in the unit that it had?"
+        raise CohortError(f"{table.place(number)}, row {first + row}", expected, str(array[row].as_py())[:40], hint)
     return numbers if how.nulls == "refuse" else np.column_stack([numbers, missing.astype(np.float32)])
 
 
@@ -276,7 +281,8 @@ def _standardized(numbers: np.ndarray, column: FittedColumn) -> np.ndarray:
     if column.how.standardize:
         deviation = np.asarray(column.deviation)
         numbers = (numbers - np.asarray(column.mean)) / np.where(deviation > 0, deviation, 1)
-    return numbers.astype(np.float32)
+    with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
+        return numbers.astype(np.float32)
 
 
 def _numbers(

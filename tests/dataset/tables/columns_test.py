@@ -15,7 +15,7 @@ import yaml
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph, original_ids, split_links
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.columns import read_columns
+from cohort_gnn.dataset.columns import read_columns, write_columns
 
 V, E = 60, 200
 ROWS = np.arange(V)
@@ -125,6 +125,11 @@ def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
     income = later["income"].to_numpy(float, na_value=mean)
     np.testing.assert_allclose(after.x[:, 0], (income - mean) / deviation, rtol=1e-5)
     assert (after.x[:, 2] == 1).all() and (after.x[:, 3:] == 0).all()
+    columns = read_columns(before.path)
+    columns.nodes["node"][0].deviation = [1e-30]  # as of a column in another unit
+    write_columns(before.path, columns)
+    with pytest.raises(CohortError, match="column income, row 0: expected a number near the mean"):
+        made(tmp_path / "far", features, later.assign(income=1e20), options={"columns_from": before.path})
 
 
 @pytest.mark.parametrize("zone", [None, "America/New_York"])

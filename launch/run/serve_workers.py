@@ -1,5 +1,7 @@
 """The processes of ``cohort serve``: where they listen, and several that answer side by side."""
 
+import contextlib
+import errno
 import json
 import logging
 import os
@@ -11,7 +13,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,12 @@ def listening(host: str, port: int, unix_socket: Path | None) -> list[socket.soc
 
 
 def _at_path(path: Path) -> socket.socket:
-    """In place of a socket that is there, with its rights."""
+    """In place of a socket that is there, with its rights, unless somebody answers at it."""
     rights = RIGHTS_OF_SOCKET
     if path.is_socket():
+        with contextlib.suppress(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as other:
+            other.connect(str(path))
+            raise OSError(errno.EADDRINUSE, "a service that answers there")
         rights = stat.S_IMODE(path.stat().st_mode)
         path.unlink()
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -127,16 +131,20 @@ class _Workers:
 
     def watch(self, came: list[int]) -> int:
         """Starts what ends; returns when a signal came, or a process ends again and again."""
+        from prometheus_client.multiprocess import mark_process_dead  # of the extra "serve"
+
         while not came:
             time.sleep(POLL_SECONDS)
             for number, process in enumerate(self._processes):
                 if not has_ended(process) or came:
                     continue
                 process.wait()  # for threads of it that are still ending
-                self._forget(process.pid)
-                LOG.warning(f"process {process.pid} ended with status {process.returncode}: another takes its place")
+                mark_process_dead(process.pid, self._environment["PROMETHEUS_MULTIPROC_DIR"])
                 self._soon = self._soon + 1 if time.monotonic() - self._began[number] < SOON else 0
-                if self._soon > MOST_SOON:
+                is_last = self._soon > MOST_SOON
+                follows = "the service ends, as it did so soon before" if is_last else "another takes its place"
+                LOG.warning(f"process {process.pid} ended with status {process.returncode}: {follows}")
+                if is_last:
                     return 1
                 self._processes[number], self._began[number] = self._begin(announces=False), time.monotonic()
         return 0
@@ -155,11 +163,6 @@ class _Workers:
             preexec_fn=_apart,
         )
 
-    def _forget(self, pid: int) -> None:
-        """Takes a process that has ended out of the sums of what processes have now."""
-        for file in Path(self._environment["PROMETHEUS_MULTIPROC_DIR"]).glob(f"gauge_live*_{pid}.db"):
-            file.unlink()
-
 
 def _apart() -> None:
     """For preexec_fn: it ends with us, and Ctrl-C in a terminal tells us alone."""
@@ -167,7 +170,7 @@ def _apart() -> None:
     os.setpgid(0, 0)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
     """Inside, SIGTERM and SIGINT end nothing: their numbers are put into the list."""
     came: list[int] = []

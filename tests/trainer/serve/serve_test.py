@@ -22,6 +22,7 @@ from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
 
 import cohort_gnn
 from cohort_gnn.base.programs import runs
+from cohort_gnn.launch.run import serve_workers
 from cohort_gnn.trainer.serve.bodies import ARROW, request_of
 
 pytest.importorskip("uvicorn")
@@ -340,6 +341,24 @@ def test_processes_answer_side_by_side_and_one_that_is_killed_is_replaced(served
     assert again.stderr.count("expected 2 numbers") == 1
 
 
+def test_processes_that_end_again_and_again_end_the_service(monkeypatch, caplog, tmp_path):
+    started = []
+
+    def begin(self, announces: bool, ready: int | None = None) -> subprocess.Popen:
+        started.append(subprocess.Popen(["false"]))
+        return started[-1]
+
+    monkeypatch.setattr(serve_workers._Workers, "_begin", begin)
+    workers = serve_workers._Workers({"sockets": []}, str(tmp_path))
+    workers.start(2)
+    with caplog.at_level("WARNING", "cohort_gnn"):
+        assert workers.watch([]) == 1
+    assert len(started) == 2 + serve_workers.MOST_SOON
+    said = [record.getMessage() for record in caplog.records]
+    assert all("ended with status 1: another takes its place" in line for line in said[:-1])
+    assert len(said) == serve_workers.MOST_SOON + 1 and said[-1].endswith("the service ends, as it did so soon before")
+
+
 def asked_until(server: Served, words: str) -> set[int]:
     statuses, end = set(), time.monotonic() + 20
     while words not in server.said and time.monotonic() < end:
@@ -412,6 +431,9 @@ def test_a_unix_socket(data, run, tmp_path):
             connection.connect(str(path))
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             assert b"200 OK" in connection.recv(4096)
+        again = cohort("serve", run, data, "--unix-socket", path)
+        refused(again, 1, f"--unix-socket {path}: expected an address that is free, found a service that answers there")
+        assert path.is_socket() and process.poll() is None
     finally:
         process.terminate()
         process.wait(timeout=20)

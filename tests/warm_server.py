@@ -29,6 +29,7 @@ from warm import Program, Start, program_of, receive, send
 
 HIGH_FD = 500
 HUGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
+OF_TERMINALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # sent to all processes of one
 
 _num_threads = os.environ.get(warm.THREADS)
 _exec_fresh = os.execve
@@ -47,12 +48,11 @@ def _begin_own() -> warm.Server:
     """A server forked from this process, which has everything imported and has done nothing else."""
     ours, theirs = socket.socketpair()
     address, shells = warm.listening()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_TERMINALS)  # what is forked gets those that come meanwhile
     if os.fork() == 0:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to all processes of a terminal
-            if signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, lambda *_: None)  # which is reset in what is forked, as ignoring would not be
         _leave_all_but(theirs, shells)
         _serve(theirs, shells)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     shells.close()
     return warm.Server(ours, address)
@@ -237,6 +237,7 @@ def _place(start: Start) -> None:
     _close_all_but(high)
     os.chdir(start.cwd)
     _reset_signals()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_TERMINALS)
     if start.new_session:
         os.setsid()
     if start.before:

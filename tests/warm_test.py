@@ -160,3 +160,12 @@ def test_shells_have_the_commands(tmp_path):
     result = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=env, cwd=tmp_path)
     assert result.returncode == 1 and "cohort: x: expected the folder" in result.stderr
     assert result.stdout == "words\ntorch\n"
+
+
+def test_a_signal_right_after_the_start_is_not_lost():
+    """Ten times: it may come before what was forked has taken the signals of a terminal for its own."""
+    processes = []
+    for _ in range(10):
+        processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        processes[-1].terminate()
+    assert [process.wait(timeout=20) for process in processes] == [-signal.SIGTERM] * 10

@@ -223,10 +223,10 @@ class Appending(Conversion):
         if known.edge_weights is not None and self._treatment().self_loops == "add":
             expected = "edges without weights, where each node has one loop (--self-loops add)"
             raise CohortError(edges.place, expected, "weights, which a loop may be the sum of", AGAIN)
-        timed = known.edge_times is not None and relation[0] not in self._node_times
+        timed = known.edge_times is not None and (edges.times is not None or self._has_own_times(relation, known))
         for what, is_given, is_needed in (
             ("weights", edges.weights is not None, known.edge_weights is not None),
-            ("times", edges.times is not None, timed or known.edge_times is not None and edges.times is not None),
+            ("times", edges.times is not None, timed),
             ("features", edges.features is not None, known.edge_table is not None),
         ):
             if is_given != is_needed:
@@ -241,6 +241,14 @@ class Appending(Conversion):
             if edges.features.declared is None and edges.features.dtype != table.feature_dtype:
                 expected = f"{table.feature_dtype}, as the edges of {self.old.path} have"
                 raise CohortError(edges.features.place, expected, edges.features.dtype, "convert them")
+
+    def _has_own_times(self, relation: EdgeType, known: Relation) -> bool:
+        """Whether an edge's time is another than since when its source exists."""
+        nodes, times = self._node_times.get(relation[0]), known.edge_times
+        assert times is not None
+        size = max(1, self.options.block_bytes // times.itemsize)
+        pieces = (slice(first, first + size) for first in range(0, len(times), size))
+        return nodes is None or any(not np.array_equal(nodes[known.indices[some]], times[some]) for some in pieces)
 
     def _add_reverses(self, described: dict[EdgeType, dict[str, Any]]) -> dict[EdgeType, dict[str, Any]]:
         """Writes the reverses of new edges where the data set has a relation of them; those that the source has are

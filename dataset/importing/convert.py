@@ -125,6 +125,8 @@ class Conversion:
             self_loops=options.self_loops or graph.self_loops,
             row_normalize=options.row_normalize,
             pca=options.pca,
+            time_unit=graph.time_unit,
+            columns={name: list(rows.titles) for name, rows in graph.titled_rows.items()},
         )
 
     def _prefix(self, type_: str | EdgeType) -> str:
@@ -426,7 +428,7 @@ class Conversion:
             values = self._fitting.classes(labels.place, *named)
         else:
             values = labels.numbers() if task == "regression" and labels.numbers else labels.read()
-            self._fitting.name_outputs(list(labels.outputs) if task == "multilabel" else [])
+            self._fitting.name_outputs(labels.place, list(labels.outputs) if task == "multilabel" else [])
         if labels.ids is not None:
             values = self._by_ids(labels.place, labels.ids(), values, num_nodes)
         return arrays.targets(labels.place, values, num_nodes, task)

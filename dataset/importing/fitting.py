@@ -38,13 +38,10 @@ class Fitting:
         Args:
             training: gives the rows of the training split, bool [V]; None: all count.
         """
+        before = None if self._before is None else self._before.nodes.get(type_)
+        self._demand_alike(before, rows, type_)
         if rows is None or rows.declared is None:
             return rows
-        before = None
-        if self._before is not None:
-            before = self._before.nodes.get(type_)
-            self._demand_there(before, rows, type_)
-            self._encoded.append(rows.declared)
         fitted = rows.fit(None if rows.declared.fit_all or before is not None else training(), before, self._where)
         self._new.nodes[type_] = list(fitted.fitted)
         return fitted
@@ -55,13 +52,11 @@ class Fitting:
         Args:
             kept: bool [E], those that are not left out; None: all.
         """
+        known = [] if self._before is None else self._before.edges
+        before = next((edges.columns for edges in known if edges.type == relation), None)
+        self._demand_alike(before, rows, ", ".join(relation))
         if rows is None or rows.declared is None:
             return rows
-        before = None
-        if self._before is not None:
-            before = next((edges.columns for edges in self._before.edges if edges.type == relation), None)
-            self._demand_there(before, rows, ", ".join(relation))
-            self._encoded.append(rows.declared)
         fitted = rows.fit(kept, before, self._where)
         self._new.edges.append(RelationColumns(type=relation, columns=list(fitted.fitted)))
         return fitted
@@ -72,15 +67,20 @@ class Fitting:
         if unknown := [name for name in names if name not in known]:
             hint = "its model has no output for others: leave those rows without a label"
             raise CohortError(place, f"the classes of {self._where}: {', '.join(known) or 'none'}", unknown[0], hint)
-        self.name_outputs(known)
+        self.name_outputs(place, known)
         number_of = np.array([known.index(name) for name in names] or [0], np.float64)
         there = ~np.isnan(codes)
         out = np.full(len(codes), np.nan)
         out[there] = number_of[codes[there].astype(np.int64)]
         return out
 
-    def name_outputs(self, names: list[str]) -> None:
-        """Keeps the names of classes, or of several labels."""
+    def name_outputs(self, place: str, names: list[str]) -> None:
+        """Keeps the names of classes, or of several labels; raises CohortError where they are not those of the data
+        set before."""
+        before = [] if self._before is None else self._before.classes
+        if before and names and before != names:
+            hint = "its model's outputs stand in this order: name the columns so"
+            raise CohortError(place, f"the labels of {self._where}: {', '.join(before)}", ", ".join(names), hint)
         self._new.classes = list(names)
 
     @property
@@ -100,7 +100,16 @@ class Fitting:
             raise CohortError("--columns-from", "declared columns, or classes with names", "none", hint)
         write_columns(folder, self._new)
 
-    def _demand_there(self, before: object, rows: Rows, what: str) -> None:
-        if before is None:
+    def _demand_alike(self, before: object, rows: Rows | None, what: str) -> None:
+        """Raises CohortError where the data set before has declared columns and these rows are none, or the other way
+        round; takes note of declared columns."""
+        if self._before is None or rows is None:
+            return
+        if before is None and rows.declared is not None:
             hint = "import both from tables with the same columns"
             raise CohortError(rows.place, f"columns of {what} in {self._where}", "none there", hint)
+        if before is not None and rows.declared is None:
+            hint = "declare the columns in graph.yaml as they were there: their means and categories are used again"
+            raise CohortError(rows.place, f"columns of {what} declared as in {self._where}", "rows as they are", hint)
+        if rows.declared is not None:
+            self._encoded.append(rows.declared)

@@ -216,12 +216,14 @@ class Weights:
         chunks: chunks(block_bytes) gives numbers [n] at a time.
         column: of the edges' table, the one that has them.
         are_times: integers, kept as int64; else float32.
+        unit: of timestamps or dates, such as "s"; None: integers.
     """
 
     place: str
     chunks: Callable[[int], Iterator[np.ndarray]]
     column: str = ""
     are_times: bool = False
+    unit: str | None = None
 
     def converted(self, numbers: np.ndarray) -> np.ndarray:
         """float32 [n], or int64 [n], as the data set has them."""
@@ -246,11 +248,11 @@ class Weights:
         """
         if none is not None:
             stream = lambda size: times_or(none, table, column, clock, size)  # noqa: E731
-            return Weights(table.place(column), stream, table.titles[column], are_times)
+            unit = None if clock is None else clock.unit
+            return Weights(table.place(column), stream, table.titles[column], are_times, unit)
         if clock is not None:
-            return Weights(
-                table.place(column), lambda size: clock.read(table, column, size), table.titles[column], are_times
-            )
+            stream = lambda size: clock.read(table, column, size)  # noqa: E731
+            return Weights(table.place(column), stream, table.titles[column], are_times, clock.unit)
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
             try:
@@ -301,6 +303,7 @@ class Rows:
         chunks: chunks(block_bytes) gives [n, D] at a time.
         matrix: all of them, where they are in memory anyway.
         columns: names of those of a table that they are made of, where not all are.
+        titles: the same, of all as well, where the table names them and none is encoded.
         declared: columns of unlike types, whose encoding is fitted to training rows before the rows can be read.
         fitted: how the columns were encoded.
     """
@@ -310,6 +313,7 @@ class Rows:
     chunks: Callable[[int], Iterator[np.ndarray]]
     matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
     columns: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
     declared: DeclaredColumns | None = None
     fitted: tuple[FittedColumn, ...] = ()
 
@@ -386,7 +390,9 @@ class Rows:
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
             return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
 
-        return Rows(str(table.path), "float32", chunks, columns=tuple(table.titles[i] for i in columns or ()))
+        chosen = tuple(table.titles[i] for i in columns or ())
+        titles = (chosen or tuple(table.titles)) if table.names else ()
+        return Rows(str(table.path), "float32", chunks, columns=chosen, titles=titles)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,113 @@
+"""What comes to a data set means what it did in the first import: its columns, labels and times, or it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_graphs import files_of
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import append, import_graph
+from cohort_gnn.dataset.importing.beside import SourceOptions
+
+FILES = {
+    "nodes": "age,pay,a,b,since\n10.5,1.5,1,0,1\n30,2.5,0,1,2\n50.5,3.5,1,1,2\n",
+    "edges": "src,dst,f,g,day,t\n0,1,1,2,2020-01-01,20\n1,2,3,4,2020-01-05,30\n2,0,5,6,2020-02-01,40\n",
+    "more-nodes": "b,a,pay,age,since\n1,0,4.5,70.5,4\n",
+    "more-edges": "src,dst,g,f,day,t\n0,2,8,7,2020-03-01,50\n",
+}
+GRAPH = "name: same\nnodes: {{{nodes}}}\nedges: [{{type: [u, e, u], file: {file}{edges}}}]\n"
+DAYS, SECONDS = (f", time: day, time_unit: {unit}, time_zone: UTC" for unit in ("days", "s"))
+DECLARED = "[{column: age, standardize: true}]"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    return tmp_path
+
+
+def described(folder: Path, name: str, nodes: str | None, edges: str = "") -> Path:
+    """graph.yaml of the first tables, or of those that come; `nodes`, `edges`: what is read beside the ends."""
+    more = "more-" if name == "more" else ""
+    files = "" if nodes is None else f"u: {{file: {more}nodes.csv{nodes}}}"
+    (folder / f"{name}.yaml").write_text(GRAPH.format(nodes=files, file=f"{more}edges.csv", edges=edges))
+    return folder / f"{name}.yaml"
+
+
+PLAIN = ", features: [age, pay]"
+CASES = {
+    "columns": ((PLAIN, ""), (", features: [pay, age]", ""), "features of node: expected age as column 0.*found pay"),
+    "a column less": ((PLAIN, ""), (", features: [age]", ""), "expected pay as column 1.*found no column"),
+    "columns of edges": (
+        (PLAIN, ", features: [f, g]"),
+        (None, ", features: [g, f]"),
+        "features of node.to.node: expected f as column 0.*found g",
+    ),
+    "declared columns": (
+        (f", features: {DECLARED}", ""),
+        (", features: [age]", ""),
+        "expected columns of node declared as in .*found rows as they are",
+    ),
+    "declared columns of edges": (
+        (PLAIN, ", features: [{column: f, standardize: true}]"),
+        (None, ", features: [f]"),
+        "expected columns of node, to, node declared as in .*found rows as they are",
+    ),
+    "labels": (
+        (f"{PLAIN}, label: [a, b]", ""),
+        (f"{PLAIN}, label: [b, a]", ""),
+        "expected the labels of .*: a, b, found b, a",
+    ),
+    "unit": ((PLAIN, DAYS), (None, SECONDS), "time_unit: expected the unit of the times of .*: days, found s"),
+    "unit of nodes": (
+        (f"{PLAIN}, time: since", DAYS),
+        (f"{PLAIN}, time: since, time_unit: s", ", time: t"),
+        "expected the unit of the times of .*: days, found s",
+    ),
+    "times of edges": (
+        (f"{PLAIN}, time: since", ", time: t"),
+        (None, ""),
+        "times: expected edges with times, as .* has, found none",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_means_something_else_is_refused(folder, name):
+    first, more, text = CASES[name]
+    task = "multilabel" if name == "labels" else "classification"
+    import_graph(described(folder, "first", *first), folder / "data", task=task)
+    before = files_of(folder / "data")
+    with pytest.raises(CohortError, match=text):
+        append(folder / "data", edges=described(folder, "more", *more), split=(1, 0, 0))
+    assert files_of(folder / "data") == before
+
+
+def test_columns_of_another_order_are_taken_by_their_names(folder):
+    """From a table that has them in another order, as an import of a table of all rows takes them."""
+    names = ["age", "pay"]
+    (folder / "whole.csv").write_text(FILES["nodes"] + "70.5,4.5,0,1,4\n")
+    for data, table in (("data", "nodes"), ("fresh", "whole")):
+        inputs = SourceOptions(features=folder / f"{table}.csv", feature_columns=names)
+        import_graph(folder / "edges.csv", folder / data, inputs=inputs)
+    append(folder / "data", inputs=SourceOptions(features=folder / "more-nodes.csv", feature_columns=names))
+    assert files_of(folder / "data") == files_of(folder / "fresh")
+    np.save(folder / "x.npy", np.ones((1, 2), np.float32))
+    append(folder / "data", inputs=SourceOptions(features=folder / "x.npy"))  # an array has no names
+
+
+def test_edges_without_times_exist_from_their_source_on(folder):
+    import_graph(described(folder, "first", f"{PLAIN}, time: since"), folder / "data")
+    append(folder / "data", edges=described(folder, "more", None))
+    assert np.load(folder / "data" / "edge_times.npy").tolist() == [2, 1, 1, 2]
+
+
+def test_columns_from_another_data_set_are_declared_again(folder):
+    import_graph(described(folder, "first", f", features: {DECLARED}"), folder / "data")
+    source = described(folder, "plain", f"{PLAIN}, label: a")
+    with pytest.raises(CohortError, match="declared as in .*found rows as they are"):
+        import_graph(source, folder / "other", columns_from=folder / "data")

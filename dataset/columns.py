@@ -99,6 +99,7 @@ class Columns(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_def
 
     Attributes:
         nodes: by node type.
+        plain: the names of columns that are features as they are, by node type, or by "source.name.target" of edges.
         classes: the name of each class, or of each label; empty where labels are numbers.
     """
 
@@ -106,23 +107,25 @@ class Columns(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_def
     version: Literal[1] = 1
     nodes: dict[str, list[FittedColumn]] = {}
     edges: list[RelationColumns] = []
+    plain: dict[str, list[str]] = {}
     classes: list[str] = []
 
 
 def write_columns(folder: Path, columns: Columns) -> None:
     """Writes columns.json, if there is something to say; one that is there goes."""
     (folder / FILE).unlink(missing_ok=True)
-    if columns.nodes or columns.edges or columns.classes:
+    if columns != Columns():
         text = {"format": columns.format, "version": columns.version} | msgspec.to_builtins(columns)
         (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(text), indent=1) + b"\n")
 
 
 def first_difference(before: Columns, after: Columns) -> str | None:
     """The first that a model of `before` takes for something else in `after`: "features", "features of edges" or
-    "classes", which `after` need not have; None: nothing."""
-    if before.nodes != after.nodes:
+    "classes"; names of classes and of plain columns need not be known of both. None: nothing."""
+    others = [name for name in before.plain if after.plain.get(name, before.plain[name]) != before.plain[name]]
+    if before.nodes != after.nodes or any("." not in name for name in others):
         return "features"
-    if before.edges != after.edges:
+    if before.edges != after.edges or others:
         return "features of edges"
     return "classes" if after.classes and before.classes != after.classes else None
 

@@ -19,8 +19,6 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         reverse: each edge also came in the other direction; of several types, in relations of their own.
         dedupe: equal edges once.
         time_unit: of times that were timestamps or dates, such as "s"; None: integers.
-        columns: of features that were columns of a table, their names in order, by node type or by
-            "source.name.target"; those that columns.json has are left out.
     """
 
     format: Literal["cohort-import"] = "cohort-import"
@@ -32,7 +30,6 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     row_normalize: bool = False
     pca: int | None = None
     time_unit: str | None = None
-    columns: dict[str, list[str]] = {}
 
 
 def write_treatment(folder: Path, treatment: Treatment) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -209,7 +208,7 @@ def append_graph(
         )
         _take_inputs(graph, inputs, options, old, known)
         _demand_known_order(graph, old, known)
-        _demand_same_tables(graph, path, known)
+        _demand_same_unit(graph, path, known)
         meta = by_type(json.loads((path / META).read_bytes()))
         work = Appending(graph, options, progress, old=old, meta=meta, out=out, removed=removed, split=split)
         work.run()
@@ -413,15 +412,8 @@ def _demand_known_order(graph: Graph, old: StoredGraph, known: Treatment) -> Non
         raise CohortError(graph.place, expected, "features", AGAIN)
 
 
-def _demand_same_tables(graph: Graph, path: Path, known: Treatment) -> None:
-    """Raises CohortError where columns or times would not mean what those of the first import did."""
-    for name, rows in graph.titled_rows.items():
-        pairs = itertools.zip_longest(known.columns.get(name, rows.titles), rows.titles, fillvalue="no column")
-        if odd := next((pair for pair in enumerate(pairs) if len(set(pair[1])) > 1), None):
-            number, (before, after) = odd
-            expected = f"{before} as column {number}, as in the first import of {path}"
-            hint = "name them in that order: --feature-columns, --edge-feature-columns or features: [A, B]"
-            raise CohortError(f"{rows.place}: features of {name}", expected, after, hint)
+def _demand_same_unit(graph: Graph, path: Path, known: Treatment) -> None:
+    """Raises CohortError where times are in another unit than those of the first import."""
     if None not in (known.time_unit, graph.time_unit) and known.time_unit != graph.time_unit:
         expected = f"the unit of the times of {path}: {known.time_unit}"
         raise CohortError(f"{graph.place}: time_unit", expected, str(graph.time_unit), f"--time-unit {known.time_unit}")

@@ -126,7 +126,6 @@ class Conversion:
             row_normalize=options.row_normalize,
             pca=options.pca,
             time_unit=graph.time_unit,
-            columns={name: list(rows.titles) for name, rows in graph.titled_rows.items()},
         )
 
     def _prefix(self, type_: str | EdgeType) -> str:

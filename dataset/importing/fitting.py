@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +40,10 @@ class Fitting:
             training: gives the rows of the training split, bool [V]; None: all count.
         """
         before = None if self._before is None else self._before.nodes.get(type_)
-        self._demand_alike(before, rows, type_)
-        if rows is None or rows.declared is None:
+        if rows is None or not self._are_declared(rows, before, type_):
             return rows
-        fitted = rows.fit(None if rows.declared.fit_all or before is not None else training(), before, self._where)
+        fits_all = before is not None or rows.declared is not None and rows.declared.fit_all
+        fitted = rows.fit(None if fits_all else training(), before, self._where)
         self._new.nodes[type_] = list(fitted.fitted)
         return fitted
 
@@ -54,8 +55,7 @@ class Fitting:
         """
         known = [] if self._before is None else self._before.edges
         before = next((edges.columns for edges in known if edges.type == relation), None)
-        self._demand_alike(before, rows, ", ".join(relation))
-        if rows is None or rows.declared is None:
+        if rows is None or not self._are_declared(rows, before, ".".join(relation)):
             return rows
         fitted = rows.fit(kept, before, self._where)
         self._new.edges.append(RelationColumns(type=relation, columns=list(fitted.fitted)))
@@ -95,21 +95,39 @@ class Fitting:
     def write(self, folder: Path) -> None:
         """Writes columns.json, where columns or classes are known."""
         new = self._new
-        if self._before is not None and not (new.nodes or new.edges or new.classes):
+        if self._before is not None and new == Columns():
             hint = "leave it out: features that are taken as they are need nothing of another data set"
-            raise CohortError("--columns-from", "declared columns, or classes with names", "none", hint)
+            raise CohortError("--columns-from", "columns or classes with names", "none", hint)
         write_columns(folder, self._new)
 
-    def _demand_alike(self, before: object, rows: Rows | None, what: str) -> None:
-        """Raises CohortError where the data set before has declared columns and these rows are none, or the other way
-        round; takes note of declared columns."""
-        if self._before is None or rows is None:
-            return
-        if before is None and rows.declared is not None:
+    def _are_declared(self, rows: Rows, before: object, what: str) -> bool:
+        """Whether rows are made of declared columns; takes note of them.
+
+        Args:
+            before: the declared columns of the data set before; None: there are none.
+            what: the node type, or "source.name.target".
+
+        Raises:
+            CohortError: those of the data set before were not, or the other way round, or were columns of other names.
+        """
+        if self._before is not None and before is None and rows.declared is not None:
             hint = "import both from tables with the same columns"
             raise CohortError(rows.place, f"columns of {what} in {self._where}", "none there", hint)
         if before is not None and rows.declared is None:
             hint = "declare the columns in graph.yaml as they were there: their means and categories are used again"
             raise CohortError(rows.place, f"columns of {what} declared as in {self._where}", "rows as they are", hint)
-        if rows.declared is not None:
+        if self._before is not None:
+            self._demand_same_names(rows, self._before.plain.get(what, rows.titles), what)
+        if rows.declared is None and rows.titles:
+            self._new.plain[what] = list(rows.titles)
+        if self._before is not None and rows.declared is not None:
             self._encoded.append(rows.declared)
+        return rows.declared is not None
+
+    def _demand_same_names(self, rows: Rows, before: Sequence[str], what: str) -> None:
+        pairs = itertools.zip_longest(before, rows.titles, fillvalue="no column")
+        if rows.titles and (odd := next((pair for pair in enumerate(pairs) if len(set(pair[1])) > 1), None)):
+            number, (name, actual) = odd
+            hint = "name them in that order: --feature-columns, --edge-feature-columns or features: [A, B]"
+            expected = f"{name} as column {number}, as in {self._where}"
+            raise CohortError(f"{rows.place}: features of {what}", expected, actual, hint)

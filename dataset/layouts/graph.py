@@ -103,13 +103,6 @@ class Graph:
         times = [entry.times for entries in (self.nodes, self.edges) for entry in entries.values()]
         return next((some.unit for some in times if some is not None and some.unit is not None), None)
 
-    @property
-    def titled_rows(self) -> dict[str, Rows]:
-        """The features that are columns with names: by node type, or by "source.name.target" of edges."""
-        features = {type_: nodes.features for type_, nodes in self.nodes.items()}
-        features |= {".".join(relation): edges.features for relation, edges in self.edges.items()}
-        return {name: rows for name, rows in features.items() if rows is not None and rows.titles}
-
     @staticmethod
     def homogeneous(
         edges: Edges,

@@ -121,10 +121,10 @@ def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, mod
 
 
 def _demand_same_columns(run: Path, data: StoredGraph) -> None:
-    """Raises CohortError: features of the data set were encoded with other means or categories than those of the run,
-    or its classes have other names."""
+    """Raises CohortError: features of the data set are other columns than those of the run, or were encoded with other
+    means or categories, or its classes have other names."""
     if what := first_difference(read_columns(run), read_columns(data.path)):
-        expected = f"{what} as {run / COLUMNS} has them: the same means, categories and names"
+        expected = f"{what} as {run / COLUMNS} has them: the same columns, means, categories and names"
         raise CohortError(str(data.path), expected, "others", AS_BEFORE_HINT)
 
 

@@ -10,6 +10,7 @@ from random_graphs import files_of
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import append, import_graph
+from cohort_gnn.dataset.columns import Columns, first_difference, read_columns
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
 FILES = {
@@ -55,7 +56,7 @@ CASES = {
     "declared columns of edges": (
         (PLAIN, ", features: [{column: f, standardize: true}]"),
         (None, ", features: [f]"),
-        "expected columns of node, to, node declared as in .*found rows as they are",
+        "expected columns of node.to.node declared as in .*found rows as they are",
     ),
     "labels": (
         (f"{PLAIN}, label: [a, b]", ""),
@@ -106,8 +107,26 @@ def test_edges_without_times_exist_from_their_source_on(folder):
     assert np.load(folder / "data" / "edge_times.npy").tolist() == [2, 1, 1, 2]
 
 
+def test_models_are_for_columns_of_the_same_names(folder):
+    known = {}
+    for name, features in (("a", "[age, pay]"), ("b", "[pay, age]"), ("c", "[age, pay]")):
+        source = described(
+            folder, name, f", features: {features}", f", features: {'[g, f]' if name == 'c' else '[f, g]'}"
+        )
+        import_graph(source, folder / f"data-{name}")
+        known[name] = read_columns(folder / f"data-{name}")
+    assert known["a"].plain == {"node": ["age", "pay"], "node.to.node": ["f", "g"]}
+    differences = [first_difference(known["a"], other) for other in (*known.values(), Columns())]
+    assert differences == [None, "features", "features of edges", None], "arrays have no names"
+
+
 def test_columns_from_another_data_set_are_declared_again(folder):
     import_graph(described(folder, "first", f", features: {DECLARED}"), folder / "data")
     source = described(folder, "plain", f"{PLAIN}, label: a")
     with pytest.raises(CohortError, match="declared as in .*found rows as they are"):
         import_graph(source, folder / "other", columns_from=folder / "data")
+    np.save(folder / "x.npy", np.ones((3, 2), np.float32))
+    inputs = SourceOptions(features=folder / "x.npy")
+    import_graph(folder / "edges.csv", folder / "arrays", inputs=inputs)
+    with pytest.raises(CohortError, match="--columns-from: expected columns or classes with names, found none"):
+        import_graph(folder / "edges.csv", folder / "other", inputs=inputs, columns_from=folder / "arrays")

@@ -331,7 +331,8 @@ def test_columns_of_another_data_set_are_the_same_ones(tmp_path):
     cases = [
         ([{"column": "age"}], USERS, before.path, "the columns of .*may"),
         ([{"column": "age", "standardize": True}], USERS.assign(fraud="perhaps"), before.path, "the classes of .*may"),
-        (["age"], USERS.assign(fraud=ROWS % 2), before.path, "declared columns, or classes"),
+        (["age"], USERS.assign(fraud=ROWS % 2), before.path, "columns of node declared as in .*may"),
+        (["height"], USERS.assign(height=1.5), plain.path, "age as column 0, as in .*plain, found height"),
         ([{"column": "age", "standardize": True}], USERS, plain.path, "columns of node in .*plain"),
         ([{"column": "age", "standardize": True}], USERS, tmp_path, "a data set of Cohort"),
     ]

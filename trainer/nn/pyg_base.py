@@ -1,5 +1,7 @@
 """What all layers on PyG's have in common: arguments that they do not take, and where PyG's own code runs."""
 
+from collections.abc import Sequence
+
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
@@ -30,15 +32,24 @@ class Checked:
             return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
         if getattr(layer, "cached", False):
             return "cached=False", "cached=True"
+        if getattr(layer, "dropout", 0.0) >= 1:
+            return "dropout below 1", f"dropout {layer.dropout}"
         return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
 
 
-def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
-    """True where PyG's own code runs: sparse matrices, EdgeIndex, explanations, hooks on messages; not for Blocks."""
+def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:
+    """True where PyG's own code runs: sparse matrices, EdgeIndex, edges of int32, rows of several graphs with the same
+    edges, explanations, hooks on messages; not for Blocks.
+
+    Args:
+        x: rows of nodes, or of sources and targets.
+    """
     if isinstance(edge_index, Block):
         return False
-    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided and edge_index.dtype != torch.int32
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    return not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer)
+    if not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer):
+        return True
+    return any(rows is not None and rows.dim() > 2 for rows in ([x] if isinstance(x, Tensor) else x or ()))

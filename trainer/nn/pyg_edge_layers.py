@@ -3,6 +3,7 @@
 As those of pyg_layers.py, each is PyG's layer with a faster path before it.
 """
 
+import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
@@ -48,7 +49,7 @@ class GATv2Conv(Checked, GATv2Rules, pyg.GATv2Conv):
         the features of loops are other reductions than means."""
         reduces = isinstance(self.fill_value, str) and self.fill_value != "mean"
         other_loops = edge_attr is not None and self.add_self_loops and reduces and not isinstance(edge_index, Block)
-        if return_attention_weights is not None or takes_pygs_way(self, edge_index) or other_loops:
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index, x) or other_loops:
             return pyg.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         return GATv2Rules.forward(self, x, edge_index, edge_attr)
 
@@ -81,7 +82,7 @@ class TransformerConv(Checked, TransformerRules, pyg.TransformerConv):
         return_attention_weights: bool | None = None,
     ) -> Tensor:
         """Like TransformerRules.forward; PyG's code runs where attention weights are wanted, for sparse matrices."""
-        if return_attention_weights is not None or takes_pygs_way(self, edge_index):
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index, x):
             return pyg.TransformerConv.forward(self, x, edge_index, edge_attr, return_attention_weights)
         return TransformerRules.forward(self, x, edge_index, edge_attr)
 
@@ -108,7 +109,7 @@ class GINConv(Checked, GINRules, pyg.GINConv):
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """Like GINRules.forward; PyG's code runs for sparse matrices."""
-        if takes_pygs_way(self, edge_index):
+        if takes_pygs_way(self, edge_index, x):
             return pyg.GINConv.forward(self, x, edge_index, size)
         return GINRules.forward(self, x, edge_index, size)
 
@@ -137,7 +138,7 @@ class GINEConv(Checked, GINERules, pyg.GINEConv):
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """Like GINERules.forward; PyG's code runs for sparse matrices."""
-        if takes_pygs_way(self, edge_index):
+        if takes_pygs_way(self, edge_index, x):
             return pyg.GINEConv.forward(self, x, edge_index, edge_attr, size)
         return GINERules.forward(self, x, edge_index, edge_attr, size)
 
@@ -164,9 +165,10 @@ class RGCNConv(Checked, RGCNRules, pyg.RGCNConv):
         edge_index: Tensor | Block,
         edge_type: Tensor | None = None,
     ) -> Tensor:
-        """Like RGCNRules.forward; PyG's code runs for nodes without rows (None, or their numbers), and for sparse
-        matrices."""
-        if _has_rows(self, x, edge_index) and not takes_pygs_way(self, edge_index):
+        """Like RGCNRules.forward; PyG's code runs for nodes without rows (None, or their numbers), for types of other
+        dtypes, and for sparse matrices."""
+        by_rules = _has_rows(self, x, edge_index) and _has_int64_types(edge_type, edge_index)
+        if by_rules and not takes_pygs_way(self, edge_index, x):
             return RGCNRules.forward(self, x, edge_index, edge_type)
         return pyg.RGCNConv.forward(self, x, edge_index, edge_type)
 
@@ -200,10 +202,11 @@ class RGATConv(Checked, RGATRules, pyg.RGATConv):
         size: tuple[int, int] | None = None,
         return_attention_weights: bool | None = None,
     ) -> Tensor:
-        """Like RGATRules.forward; PyG's code runs where attention weights are wanted, for nodes without rows, and for
-        sparse matrices."""
-        by_rules = return_attention_weights is None and _has_rows(self, x, edge_index)
-        if by_rules and not takes_pygs_way(self, edge_index):
+        """Like RGATRules.forward; PyG's code runs where attention weights are wanted, for nodes without rows, for types
+        of other dtypes, and for sparse matrices."""
+        by_rules = _has_rows(self, x, edge_index) and _has_int64_types(edge_type, edge_index)
+        by_rules = by_rules and return_attention_weights is None
+        if by_rules and not takes_pygs_way(self, edge_index, x):
             return RGATRules.forward(self, x, edge_index, edge_type, edge_attr)
         return pyg.RGATConv.forward(self, x, edge_index, edge_type, edge_attr, size, return_attention_weights)
 
@@ -219,3 +222,8 @@ def _has_rows(layer: pyg.MessagePassing, x: Tensor | tuple[Tensor, Tensor] | Non
     if isinstance(edge_index, Block) and not has_rows:
         raise CohortError(f"{type(layer).__name__}: x", "rows of features, beside a Block", "none", "pass edge_index")
     return has_rows
+
+
+def _has_int64_types(edge_type: Tensor | None, edge_index) -> bool:
+    """Whether types of edges are such, or are for the rules to refuse."""
+    return edge_type is None or edge_type.dtype == torch.int64 or isinstance(edge_index, Block)

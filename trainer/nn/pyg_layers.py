@@ -46,7 +46,7 @@ class SAGEConv(Checked, SAGERules, pyg.SAGEConv):
         activation: Activation | None = None,
     ) -> Tensor:
         """Like SAGERules.forward; PyG's code runs for sparse matrices."""
-        if takes_pygs_way(self, edge_index):
+        if takes_pygs_way(self, edge_index, x):
             x = x if activation is None else apply_to_ends(activation, x)
             return pyg.SAGEConv.forward(self, x, edge_index, size)
         return super().forward(x, edge_index, size, activation)
@@ -78,7 +78,7 @@ class GraphConv(Checked, GraphConvRules, pyg.GraphConv):
         """Like SAGERules.forward; PyG's code runs with edge weights, and for sparse matrices."""
         if edge_weight is not None and isinstance(edge_index, Block):
             raise CohortError("GraphConv: edge_weight", "edge_index of the edges that they are of", "a Block")
-        if edge_weight is not None or takes_pygs_way(self, edge_index):
+        if edge_weight is not None or takes_pygs_way(self, edge_index, x):
             x = x if activation is None else apply_to_ends(activation, x)
             return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
         return super().forward(x, edge_index, size, activation)
@@ -113,7 +113,7 @@ class GCNConv(Checked, GCNRules, pyg.GCNConv):
         """Like GCNRules.forward; PyG's code runs with edge weights, and for sparse matrices."""
         if is_indexed(edge_index) and edge_weight is not None:
             require_indexed_rows(self, x, False, activation)
-        if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index)):
+        if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index, x)):
             x = x if activation is None else activation(x)
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
         return super().forward(x, edge_index, activation=activation)
@@ -151,7 +151,7 @@ class GATConv(Checked, GATRules, pyg.GATConv):
         features of loops are other reductions than means."""
         reduces = isinstance(self.fill_value, str) and self.fill_value != "mean"
         other_loops = edge_attr is not None and self.lin_edge is not None and self.add_self_loops and reduces
-        if return_attention_weights is not None or takes_pygs_way(self, edge_index) or other_loops:
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index, x) or other_loops:
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
         return super().forward(x, edge_index, size=size, edge_attr=edge_attr)
 

@@ -180,6 +180,13 @@ def test_nodes_without_rows_take_pygs_way():
         ours(None, block, types[:1])
 
 
+@pytest.mark.parametrize("kind", [RGCNConv, RGATConv])
+def test_types_of_int32_take_pygs_way(kind):
+    theirs, ours = pair_of(kind, 6, 7, RELATIONS)
+    x, (edge_index, types) = torch.randn(60, 6), edges_of(60, 60, 0, "types", "cpu")
+    torch.testing.assert_close(ours(x, edge_index, types.int()), theirs(x, edge_index, types))
+
+
 @pytest.mark.parametrize("make", [lambda: pyg.GATv2Conv(6, 4, heads=2), lambda: pyg.TransformerConv(6, 4, heads=2)])
 def test_attention_weights_and_hooks_take_pygs_way(make):
     layer, x, edge_index = make(), torch.randn(50, 6), random_edges(50, 50, 300)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import Block, GATConv, GCNConv, GraphConv, SAGEConv
+from cohort_gnn.nn import Block, GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv, TransformerConv
 
 FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are multiplied by the weights; after
 BACKWARDS = {"flow": "target_to_source"}
@@ -122,6 +122,18 @@ def test_matrices_take_pygs_way(kind, options):
     assert_same(*pair_of(kind, 6, 4, **options), torch.randn(50, 6).requires_grad_(), matrix)
 
 
+@pytest.mark.parametrize("count", [2, 70])  # less and more than there are nodes
+@pytest.mark.parametrize("kind", [GCNConv, GraphConv, SAGEConv, GINConv])
+def test_rows_of_several_graphs_with_the_same_edges(kind, count):
+    theirs, ours = pair_of(kind, torch.nn.Linear(6, 4)) if kind is GINConv else pair_of(kind, 6, 4)
+    assert_same(theirs, ours, torch.randn(count, 50, 6).requires_grad_(), random_edges(50, 50, 300))
+
+
+@pytest.mark.parametrize("kind", [GATConv, GATv2Conv, GCNConv, GraphConv, SAGEConv, TransformerConv])
+def test_edges_of_int32(kind):
+    assert_same(*pair_of(kind, 6, 4), torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300).int())
+
+
 @pytest.mark.parametrize("kind", [GCNConv, GraphConv])
 def test_weights_of_edges_count_as_in_pygs_layer(kind):
     theirs, ours = pair_of(kind, 7, 4)
@@ -156,6 +168,8 @@ def test_autocast(device, kind, dims):
         (GCNConv, {"cached": True}, "cached"),
         (GCNConv, {"aggr": "mean"}, "aggr"),
         (GCNConv, BACKWARDS, "flow"),
+        (GATConv, {"dropout": 1.0}, "expected dropout below 1, found dropout 1.0"),
+        (TransformerConv, {"dropout": 1.0}, "dropout"),
         (SAGEConv, {"aggr": "lstm"}, "aggr"),
         (SAGEConv, {"aggr": "min"}, "expected aggr 'mean' or 'sum' or 'add' or 'max', found aggr 'min'"),
         (SAGEConv, BACKWARDS, "flow source_to_target"),

@@ -252,7 +252,13 @@ def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
     demand_shape(place, array, (None,))
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
-    return float32(place, array)
+    with np.errstate(over="ignore", under="ignore"):
+        weights = float32(place, array)
+    lost = array[(np.isinf(weights) & np.isfinite(array)) | ((weights == 0) & (array != 0))]
+    if len(lost):
+        hint = "multiply all weights by one number: only their ratios count for draws"
+        raise CohortError(place, "weights that float32 holds", f"{lost[0]}", hint)
+    return weights
 
 
 def edge_times(place: str, array: np.ndarray) -> np.ndarray:

@@ -202,13 +202,17 @@ class MemoryGraph:
         }
         if not weights:
             raise CohortError("weight_attr", "the name of a tensor of weights, one for each edge", repr(attribute))
+        for name, numbers in weights.items():
+            if bad := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))[:1].tolist():
+                place = f"{_place(attribute, name)}[{bad[0]}]"
+                raise CohortError(place, "a weight that is finite and at least 0", f"{numbers[bad[0]]}")
         return weights
 
     def _numbers(self, name: Name, store: BaseStorage, attribute: str, count: int, convert) -> np.ndarray:
         """[count]"""
         place = _place(attribute, name)
         try:
-            array = np.asarray(torch.as_tensor(store[attribute]).detach().cpu())
+            array = np.asarray(torch.as_tensor(_native(store[attribute])).detach().cpu())
         except (TypeError, ValueError, RuntimeError) as error:
             raise CohortError(place, "a tensor of numbers", type(store[attribute]).__name__) from error
         numbers = convert(place, array)
@@ -299,17 +303,22 @@ def _taken(value: Any, ids: Tensor, dim: int, device: torch.device) -> Any:
     if isinstance(value, list | tuple):
         return [value[number] for number in ids.tolist()]
     if isinstance(value, np.ndarray):
-        rows = value.take(ids.cpu().numpy(), axis=dim)
+        rows = _native(value.take(ids.cpu().numpy(), axis=dim))
         return torch.from_numpy(rows).to(device) if rows.dtype.kind in "biufc" else rows
     if isinstance(value, Tensor):
         return value.index_select(dim, ids.to(value.device)).to(device)
     return value[ids.to(value.device)].to(device)  # a TensorFrame
 
 
+def _native(value: Any) -> Any:
+    """An array in the byte order of the machine, the only one that torch takes; or what else it is."""
+    return value.astype(value.dtype.newbyteorder("="), copy=False) if isinstance(value, np.ndarray) else value
+
+
 def _order(endpoints: tuple[np.ndarray, np.ndarray], times: np.ndarray | None, weights: np.ndarray | None) -> Tensor:
     """int64 [E], the columns of edges in the order in which a data set has them: by target, by time, by source, by the
     bits of weights."""
-    source, target = (torch.from_numpy(np.ascontiguousarray(array)).to(torch.int64) for array in endpoints)
+    source, target = (torch.from_numpy(np.ascontiguousarray(array, np.int64)) for array in endpoints)
     keys = [target, source] if times is None else [target, torch.from_numpy(times), source]
     if weights is not None:
         keys.append(torch.from_numpy(weights.view(np.uint32).astype(np.int64)))

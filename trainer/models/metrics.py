@@ -59,7 +59,7 @@ def measured(names: Sequence[str], task: str, scores: Tensor, y: Tensor) -> dict
     - Of two classes, these are of class 1, whose score is the difference of the two. Of several, each class is measured
       against the rest by its probability (softmax), and the mean is taken (macro); of several labels, each label by
       its score. The mean leaves out what has no value: for the areas classes and labels that all nodes or none have
-      (for "average_precision": none), for "f1" of classes those that are neither there nor answered.
+      (for "average_precision": none), for "f1" classes that are neither there nor answered; such labels count as 0.
     - "r2": 1 - the sum of squared errors / the sum of squared distances from the mean; where all numbers are equal, 1
       without an error, otherwise 0.
     """
@@ -71,7 +71,10 @@ def measured(names: Sequence[str], task: str, scores: Tensor, y: Tensor) -> dict
         return {}
     functions = {"auroc": _auroc, "average_precision": _average_precision, "f1": _f1}
     is_finite = all(score.isfinite().all() for score, _, _ in answers)
-    return {name: _mean([functions[name](*answer) for answer in answers]) if is_finite else math.nan for name in names}
+    values = {name: [functions[name](*answer) for answer in answers] for name in names} if is_finite else {}
+    if task == "multilabel" and "f1" in values:
+        values["f1"] = [value or 0.0 for value in values["f1"]]
+    return {name: _mean(values.get(name, [])) for name in names}
 
 
 Answer = tuple[Tensor, Tensor, Tensor]  # of a class: scores float64 [n], whether it is there and whether it is said [n]

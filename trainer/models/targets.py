@@ -59,7 +59,7 @@ class Classes:
         """What the metric would be if all nodes got the same answer, the one that is best for these labels; None where
         nothing is labelled."""
         counts = y[y >= 0].bincount()
-        return (counts.max() / counts.sum()).item() if len(counts) else None
+        return counts.max().item() / counts.sum().item() if len(counts) else None
 
     def best(self, scores: Tensor) -> Tensor:
         """int64 [n]: the answer, here a class."""

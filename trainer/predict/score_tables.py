@@ -119,7 +119,7 @@ def _array_of_ids(file: Path) -> pa.ChunkedArray:
     if array.dtype.kind not in "iuU":
         hint = "convert them: array.astype(numpy.int64), of a mask numpy.flatnonzero(mask)"
         raise CohortError(f"--nodes {file}", "integers or texts", f"dtype {array.dtype}", hint)
-    return values.texts(f"--nodes {file}", pa.array(array))
+    return values.texts(f"--nodes {file}", pa.array(array.astype(array.dtype.newbyteorder("="), copy=False)))
 
 
 def columns_of_scores(

@@ -214,6 +214,34 @@ def test_neighbours_are_drawn_by_weights_of_any_name(shm, name):
     assert shm.runs() == []
 
 
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-1.0, r"w\[7\]: expected a weight that is finite and at least 0, found -1.0"),
+        (float("nan"), r"w\[7\]: expected a weight that is finite"),
+        (1e-60, r"w: expected weights that float32 holds, found 1e-60\n.*multiply all weights by one number"),
+        (1e60, "w: expected weights that float32 holds"),
+    ],
+)
+def test_weights_that_edges_cannot_be_drawn_by_are_named(shm, weight, message):
+    weights = torch.ones(NUM_EDGES, dtype=torch.float64)
+    weights[7] = weight
+    with pytest.raises(CohortError, match=message):
+        NeighborLoader(graph(w=weights), [5], device="cpu", weight_attr="w")
+
+
+def test_arrays_of_the_other_byte_order(shm):
+    year, weights = np.arange(NUM_NODES).astype(">i8"), np.random.default_rng(0).random(NUM_EDGES).astype(">f8")
+    data = graph(year=year, when=np.arange(NUM_NODES).astype(">i4"), w=weights)
+    data.edge_index = data.edge_index.numpy().astype(">i8")
+    for how in ({"weight_attr": "w"}, {"time_attr": "when"}):
+        with NeighborLoader(data, [5, 5], batch_size=8, device="cpu", **how) as loader:
+            for batch in loader:
+                assert torch.equal(batch.year, batch.n_id) and torch.equal(batch.when, batch.n_id.int())
+                assert np.array_equal(batch.w, weights[batch.e_id])
+                assert np.array_equal(data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index])
+
+
 def test_weights_of_the_names_types_have(shm):
     data = HeteroData({"a": {"num_nodes": 9}, "b": {"x": torch.ones(9, 1)}})
     ends = torch.randint(9, (2, 200))

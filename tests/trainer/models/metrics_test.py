@@ -70,6 +70,17 @@ def test_labels_are_measured_as_by_scikit_learn(seed):
         assert measured(ALL, "multilabel", scores, labels) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_label_that_is_neither_there_nor_answered_counts_as_by_scikit_learn():
+    scores, y = (
+        scored(1, (60, 3)),
+        torch.randint(2, (60, 3), generator=torch.Generator().manual_seed(1)).to(torch.uint8),
+    )
+    scores[:, 2], y[:, 2] = -1, 0
+    with pytest.warns(UserWarning, match="ill-defined"):
+        expected = sk.f1_score(y, scores > 0, average="macro")
+    assert measured(["f1"], "multilabel", scores, y) == {"f1": pytest.approx(expected, abs=1e-12)}
+
+
 @pytest.mark.parametrize("offset", [0, 2000])
 def test_numbers_are_measured_as_by_scikit_learn(offset):
     y = scored(1, (100, 1))[:, 0] + offset

@@ -207,6 +207,8 @@ def test_ids_of_any_type_name_their_nodes(ids, tmp_path):
     for name in ("ids.npy", "ids.parquet", "ids.csv"):
         assert wanted_nodes(tmp_path / name, known, 3).tolist() == [2, 1, 0]
     pq.write_table(pa.table({"id": ["0x10"]}), tmp_path / "hex.parquet")
+    np.save(tmp_path / "swapped.npy", np.array(ids[::-1]).astype(">U6" if isinstance(ids[0], str) else ">i4"))
+    assert wanted_nodes(tmp_path / "swapped.npy", known, 3).tolist() == [2, 1, 0]
     np.save(tmp_path / "mask.npy", np.array([True, False]))
     np.save(tmp_path / "floats.npy", np.array([2.0**53 + 2]))
     for name, message in (("mask.npy", "dtype bool"), ("floats.npy", "dtype float64"), ("ids.csv.npy", "No such file")):

@@ -426,6 +426,8 @@ class Conversion:
         if named is not None:
             values = self._fitting.classes(labels.place, *named)
         else:
+            if task == "classification" and labels.numbers:  # of a table
+                self._fitting.demand_numbered_classes(labels.place)
             values = labels.numbers() if task == "regression" and labels.numbers else labels.read()
             self._fitting.name_outputs(labels.place, list(labels.outputs) if task == "multilabel" else [])
         if labels.ids is not None:

@@ -74,6 +74,13 @@ class Fitting:
         out[there] = number_of[codes[there].astype(np.int64)]
         return out
 
+    def demand_numbered_classes(self, place: str) -> None:
+        """Raises CohortError where numbers in a table may be names of the classes that the data set before has."""
+        names = [] if self._before is None else self._before.classes
+        if any(name.lstrip("+-").isdecimal() for name in names):
+            hint = "classes: [...] in graph.yaml says these names; a .npy file has numbers of classes"
+            raise CohortError(place, f"names of the classes of {self._where}: {', '.join(names)}", "numbers", hint)
+
     def name_outputs(self, place: str, names: list[str]) -> None:
         """Keeps the names of classes, or of several labels; raises CohortError where they are not those of the data
         set before."""

@@ -107,6 +107,15 @@ def test_edges_without_times_exist_from_their_source_on(folder):
     assert np.load(folder / "data" / "edge_times.npy").tolist() == [2, 1, 1, 2]
 
 
+def test_numbers_that_may_be_names_of_classes_are_refused(folder):
+    import_graph(described(folder, "first", f"{PLAIN}, label: a, classes: ['1', '0']"), folder / "data")
+    assert np.load(folder / "data" / "labels.npy").tolist() == [0, 1, 0]
+    with pytest.raises(CohortError, match="column a: expected names of the classes of .*: 1, 0, found numbers"):
+        append(folder / "data", edges=described(folder, "more", f"{PLAIN}, label: a"), split=(1, 0, 0))
+    append(folder / "data", edges=described(folder, "more", f"{PLAIN}, label: b, classes: ['0', '1']"), split=(1, 0, 0))
+    assert np.load(folder / "data" / "labels.npy").tolist() == [0, 1, 0, 0], "by their names, whatever their order"
+
+
 def test_models_are_for_columns_of_the_same_names(folder):
     known = {}
     for name, features in (("a", "[age, pay]"), ("b", "[pay, age]"), ("c", "[age, pay]")):

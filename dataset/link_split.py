@@ -23,7 +23,7 @@ from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.dataset.treatment import FILE as TREATMENT
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.spec.meta import by_type
+from cohort_gnn.spec.meta import by_type, read_meta
 
 REDRAWS = 8  # of a negative that is an edge
 # Of a data set, beside those of its meta.json: the ids of nodes, what its columns and classes are, and what the import
@@ -76,6 +76,7 @@ def split_links(
         hint = "split the data set before cohort dataset prepare"
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
+    _demand_not_averaged(edges)
     warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
     sources, targets = edges.endpoints()
     times = _times(edges) if by_time else None
@@ -107,6 +108,17 @@ def _demand_shares(shares: Sequence[float], negatives: int, seed: int) -> None:
         raise CohortError("--negatives", "an integer in [1, 10000]", str(negatives))
     if not 0 <= seed < 2**64:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
+
+
+def _demand_not_averaged(edges: LinkEdges) -> None:
+    """Raises CohortError for features that are means over the links, those that are held out, too."""
+    for entry in read_meta(edges.data.path)["nodes"]:
+        over = tuple(entry.get("features", {}).get("derived", ()))
+        if over in {relation for relation, _ in edges.there}:
+            expected = f"features that are no means over the links of {', '.join(edges.relation)}"
+            actual = f"those of {entry['type']}, which cohort dataset derive took over {over[1]}"
+            hint = "split the data set before, and derive the features in the new one"
+            raise CohortError(str(edges.data.path), expected, actual, hint)
 
 
 def _times(edges: LinkEdges) -> np.ndarray:

@@ -463,14 +463,18 @@ def _stale(work: Appending, path: Path) -> Mapping[str, str]:
         for name in filter(PARTITION.fullmatch, os.listdir(path)):
             parts = name.removesuffix(".npy").rpartition("-")[2]
             stale[name] = f"; cohort dataset partition {path} --parts {parts} makes it again"
+    for type_, relation in work.underived.items():
+        derive = f"; cohort dataset derive {path} {type_} --mean-of {relation[0]} --over {relation[1]} makes it again"
+        stale[f"{type_}.features.npy"] = derive
     again = f"; cohort dataset prepare {path} makes it again"
-    grown = [old.node_types[type_] for type_, count in work.new_nodes.items() if count]
+    others = {*work.underived, *(type_ for type_, count in work.new_nodes.items() if count)}
+    grown = [old.node_types[type_] for type_ in others]
     tables = [*grown, *(old.edge_types[relation].edge_table for relation in work.changed)]
     if (path / PREPARED_FOLDER / META).exists():
         stale[PREPARED_FOLDER] = f"{again}, with --reorder"
     elif any(table is not None and table.encoded_rows is not None for table in tables):
         stale[PREPARED_FOLDER] = again
-    if (path / SHARDS).exists() and any(count for count in work.new_nodes.values()):
+    if (path / SHARDS).exists() and others:
         stale[SHARDS] = f"; cohort dataset shard {path} makes it again"
     if (path / SOURCE_RECORD).exists():
         stale[SOURCE_RECORD] = ": the data set is no longer that of its tables alone"

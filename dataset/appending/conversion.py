@@ -65,6 +65,7 @@ class Appending(Conversion):
         self._fitting = Fitting(old.path)
         self.new_nodes = dict.fromkeys(old.node_types, 0)
         self.changed: dict[EdgeType, np.ndarray] = {}
+        self.underived: dict[str, EdgeType] = {}  # types whose derived features are others now, and of what they were
 
     def run(self) -> None:
         """Writes all files that are others than before; `meta` says then what the new meta.json has to."""
@@ -84,6 +85,7 @@ class Appending(Conversion):
             entry["count"] = self._merge(relation, entry, described.get(relation), relation in removed)
         if self.new_nodes[self.old.target]:
             self._extend_targets()
+        self._drop_derived()
         self.graph.notes.extend(self._fitting.unknown_told())
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -92,10 +94,13 @@ class Appending(Conversion):
         """Extends the features and times of a node type; the number of its nodes is known then."""
         table, entry = self.old.node_types[type_], next(entry for entry in self.meta["nodes"] if entry["type"] == type_)
         rows = None if nodes.num_nodes == 0 else transformed(self._rows(type_, nodes), self.options)
-        count = nodes.num_nodes
+        count, derived = nodes.num_nodes, entry.get("features", {}).get("derived")
+        if rows is not None and derived:
+            hint = "leave them out: cohort dataset derive makes them again"
+            raise CohortError(rows.place, f"nodes of type {type_}, whose features were derived", "rows", hint)
         if rows is not None:
             count = self._extend_rows(rows, count, table, self.out / entry["features"]["file"])
-        elif count and table.feature_dtype is not None:
+        elif count and table.feature_dtype is not None and not derived:
             hint = "--features FILE has them, or --features ones where each node has one column of ones"
             raise CohortError(f"{self.graph.place}: {type_}", f"rows of features for {count} new nodes", "none", hint)
         self.new_nodes[type_] = count or 0
@@ -120,6 +125,20 @@ class Appending(Conversion):
         self.rows_note = f"{rows.place} has {count} rows: one per new node"
         join_arrays(out, [self.old.path / out.name, self.added / out.name])
         return count
+
+    def _drop_derived(self) -> None:
+        """Takes features that `cohort dataset derive` made out of meta.json where it would make others now."""
+        derived = {
+            entry["type"]: (entry, tuple(entry["features"]["derived"]))
+            for entry in self.meta["nodes"]
+            if "derived" in entry.get("features", {})
+        }
+        for _ in derived:  # some may be derived from others
+            for type_, (entry, relation) in derived.items():
+                is_other = self.new_nodes[type_] or len(self.changed.get(relation, ())) or relation[0] in self.underived
+                if is_other and type_ not in self.underived:
+                    self.underived[type_] = relation
+                    del entry["features"]
 
     def _extend_times(self, type_: str, nodes: Nodes, table: NodeTable, entry: dict[str, Any]) -> None:
         """Since when the nodes of a type exist, those that were there and new ones."""

@@ -45,7 +45,8 @@ def register(dataset_commands) -> None:
 def derive(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the features are in place."""
     data = open_dataset(args.path, prefer_raw=True)
-    relation = _demand(data, args)
+    source = _demand(data, args)
+    relation = data.edge_types[source]
     begin, rows = time.monotonic(), StoredRows(data.node_types[args.mean_of])
     file = args.path / f"{args.type}.features.npy"
     with (
@@ -54,14 +55,14 @@ def derive(args: argparse.Namespace) -> int:
     ):
         _, dim = write_rows(temporary, _means(rows, relation, advance))
     dtype = _dtype_of_means(rows)
-    _record_features(args.path, args.type, {"file": file.name, "dim": dim, "dtype": dtype})
+    _record_features(args.path, args.type, {"file": file.name, "dim": dim, "dtype": dtype, "derived": source})
     seconds = time.monotonic() - begin
     summary = f"{data.node_types[args.type].num_nodes:,} rows of {dim} x {dtype}, {format_bytes(file.stat().st_size)}"
     print(f"{file}: {summary}, written in {seconds:.1f} s", file=sys.stderr)
     return 0
 
 
-def _demand(data: StoredGraph, args: argparse.Namespace) -> Relation:
+def _demand(data: StoredGraph, args: argparse.Namespace) -> EdgeType:
     """The relation to average over.
 
     Raises:
@@ -78,7 +79,7 @@ def _demand(data: StoredGraph, args: argparse.Namespace) -> Relation:
         raise CohortError("--mean-of", "a node type with features", f"{args.mean_of}, which has none")
     if data.node_types[args.type].feature_dim and not args.overwrite:
         raise CohortError("TYPE", "a node type without features", f"{args.type}, which has some", "pass --overwrite")
-    return data.edge_types[_relation_named(data, args.mean_of, args.over, args.type)]
+    return _relation_named(data, args.mean_of, args.over, args.type)
 
 
 def _relation_named(data: StoredGraph, source: str, name: str, target: str) -> EdgeType:

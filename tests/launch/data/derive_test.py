@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cohort_gnn.dataset import check, generate, generate_typed
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import append, check, generate, generate_typed, import_graph, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.data import derive
 from cohort_gnn.launch.main import main
@@ -100,6 +101,63 @@ def test_features_are_replaced_where_that_is_asked_for(copy, capsys):
     assert run(copy, *AUTHORS) == 1 and "pass --overwrite" in capsys.readouterr().err
     assert run(copy, *AUTHORS, "--overwrite") == 0
     np.testing.assert_array_equal(open_dataset(copy).node_types["author"].x_float32(), first)
+
+
+GRAPH = (
+    "name: papers\nnodes: {{{nodes}}}\nedges: [{{type: [author, writes, paper], file: writes.npy}}{edges}]\n"
+    "target: paper\n"
+)
+IN = ", {type: [author, in, house], file: in.npy}"
+HOUSES = ("house", "--mean-of", "author", "--over", "in")
+
+
+def described(folder, papers: slice, writes: slice, authors: int = 3, edges: str = IN):
+    """A graph.yaml of some of the papers, of authors and of houses, or of what comes to them."""
+    folder.mkdir()
+    np.save(folder / "x.npy", np.arange(12, dtype=np.float32).reshape(6, 2)[papers])
+    np.save(folder / "writes.npy", np.array([[0, 1, 2, 0, 3, 1], [0, 1, 2, 3, 4, 5]])[:, writes])
+    np.save(folder / "in.npy", np.array([[0, 1, 2], [0, 0, 1]]))
+    nodes = {"paper": "{features: x.npy}", "author": f"{{count: {authors}}}", "house": "{count: 2}"}
+    gone = {"paper": papers == slice(0), "author": authors == 0, "house": not edges}
+    text = ", ".join(f"{name}: {keys}" for name, keys in nodes.items() if not gone[name])
+    (folder / "graph.yaml").write_text(GRAPH.format(nodes=text, edges=edges))
+    return folder / "graph.yaml"
+
+
+def test_an_append_leaves_out_means_of_what_has_changed(tmp_path):
+    told: list[str] = []
+    import_graph(described(tmp_path / "first", slice(4), slice(4)), tmp_path / "data", reverse=True)
+    assert run(tmp_path / "data", *AUTHORS) == run(tmp_path / "data", *HOUSES) == 0
+    before = {name: (tmp_path / "data" / f"{name}.features.npy").read_bytes() for name in ("author", "house")}
+    np.save(tmp_path / "x.npy", np.ones((1, 2), np.float32))
+    (tmp_path / "rows.yaml").write_text("nodes: {author: {features: x.npy}}\nedges: []\n")
+    with pytest.raises(CohortError, match="expected nodes of type author, whose features were derived, found rows"):
+        append(tmp_path / "data", edges=tmp_path / "rows.yaml")
+    more = described(tmp_path / "more", slice(4, 6), slice(4, 6), authors=1, edges="")
+    append(tmp_path / "data", edges=more, note=told.append)
+    assert {name: (tmp_path / "data" / f"{name}.features.npy").exists() for name in before} == dict.fromkeys(
+        before, False
+    )
+    words = [" ".join(each) for each in (AUTHORS, HOUSES)]
+    words = [text.replace("writes", "rev_writes") for text in words]
+    assert [text in " ".join(told) for text in words] == [True, True]
+    import_graph(described(tmp_path / "whole", slice(6), slice(6), authors=4), tmp_path / "fresh", reverse=True)
+    for data in (tmp_path / "data", tmp_path / "fresh"):
+        assert run(data, *AUTHORS) == run(data, *HOUSES) == 0 and check(data) == []
+    rows = [open_dataset(tmp_path / name).node_types["author"].x_float32() for name in ("data", "fresh")]
+    np.testing.assert_array_equal(*rows)
+    (tmp_path / "in.yaml").write_text("nodes: {house: {count: 1}}\nedges: []\n")
+    append(tmp_path / "data", edges=tmp_path / "in.yaml")
+    tables = open_dataset(tmp_path / "data").node_types
+    assert tables["house"].x is None and tables["author"].x is not None, "only means of what has changed"
+
+
+def test_links_are_not_held_out_of_means_of_them(tmp_path):
+    import_graph(described(tmp_path / "first", slice(4), slice(4)), tmp_path / "data", reverse=True)
+    assert run(tmp_path / "data", *AUTHORS) == 0
+    with pytest.raises(CohortError, match="expected features that are no means over the links .*found those of author"):
+        split_links(tmp_path / "data", tmp_path / "split", relation="writes", shares=(0.25, 0.25), negatives=2)
+    split_links(tmp_path / "data", tmp_path / "split", relation="in", shares=(0.3, 0.3), negatives=2)
 
 
 def test_refuses_a_data_set_of_one_type(tmp_path, capsys):

@@ -60,6 +60,8 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
         raise CohortError(place, f"a class that takes {', '.join(sizes)}", str(error)) from error
     if not isinstance(model, nn.Module):
         raise CohortError(place, "a torch.nn.Module", type(model).__name__)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise CohortError(place, "parameters with gradients, to train them", "none")
     if options.use_edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
         hint = "name the parameter, or leave --use-edge-weights out"
         raise CohortError(place, "a forward() that takes edge_weight", "one that does not", hint)

@@ -45,6 +45,9 @@ class OwnLoss:
             actual = f"shape {list(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
             hint = 'no mean and no sum: reduction="none" of the losses of torch'
             raise CohortError(self._place, f"a tensor {shape}, the loss of each node or link", actual, hint)
+        if scores.requires_grad and not losses.requires_grad:
+            hint = "compute them from the scores by torch, without detach(), item() and numpy()"
+            raise CohortError(self._place, "losses with gradients", f"{losses.dtype} without", hint)
         return losses.float().sum()
 
     def _counted(self, y: Tensor) -> Tensor:

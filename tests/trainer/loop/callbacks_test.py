@@ -100,6 +100,11 @@ class Other:
     pass
 
 
+class Still(torch.nn.Module):
+    def __init__(self, **sizes):
+        super().__init__()
+
+
 class Needy(cohort.Callback):
     def __init__(self, log):
         self.log = log
@@ -217,6 +222,10 @@ def test_what_a_model_returns_has_a_column_for_each_class_and_a_row_for_each_see
     [
         (["--model", "own:None"], ["--model own:None", "expected package.module:Class"]),
         (["--model", "own:Other"], ["--model own:Other", "expected a class that takes in_channels"]),
+        (
+            ["--model", "own:Still"],
+            ["--model own:Still", "expected parameters with gradients"],
+        ),
         (
             ["--callbacks", "own:Needy"],
             ["--callbacks own:Needy", "expected a class that is made without arguments, found TypeError"],

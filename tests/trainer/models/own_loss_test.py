@@ -104,6 +104,13 @@ def test_a_function_returns_the_loss_of_each_node(value):
         own.loss_sum(torch.zeros(2, 3), torch.tensor([0, 1]))
 
 
+def test_a_loss_without_gradients_is_refused():
+    scores, y = torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 1])
+    for function in (lambda scores, y: torch.ones(2), lambda scores, y: scores.detach()[:, 0]):
+        with pytest.raises(CohortError, match="own:f: expected losses with gradients, found torch.float32 without"):
+            OwnLoss(function, targets_of("classification"), "--loss own:f").loss_sum(scores, y)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -17,7 +17,7 @@ from cohort_gnn.launch.options.parser import changed_from_defaults, given_in, sp
 from cohort_gnn.launch.run.calibrate import HEADROOM
 from cohort_gnn.launch.run.job import planned_seeds, topology_bytes, with_task
 from cohort_gnn.launch.tune.search import Axis, Point
-from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.run import RunSpec, whole_path_of_order
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
 SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer
@@ -150,9 +150,15 @@ def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict
 
 
 def train_options(args: argparse.Namespace) -> dict:
-    """The arguments of `cohort tune` that are options of the runs: {name: value}, without defaults."""
+    """The arguments of `cohort tune` that are options of the runs: {name: value}, without defaults. Files that runs
+    read have whole paths, since run.toml may be used from another folder."""
     runs = {name: value for name, value in vars(args).items() if name not in RUNS_OWN}
-    return changed_from_defaults(given_in(argparse.Namespace(**runs), RunSpec), RunSpec)
+    options = changed_from_defaults(given_in(argparse.Namespace(**runs), RunSpec), RunSpec)
+    if "seed_order" in options:
+        options["seed_order"] = whole_path_of_order(options["seed_order"])
+    if "init" in options:
+        options["init"] = options["init"].expanduser().absolute()
+    return options
 
 
 def as_toml(options: dict) -> str:

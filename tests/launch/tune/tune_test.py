@@ -165,6 +165,12 @@ def test_every_option_comes_back_from_a_file(tmp_path):
     assert spec("--config", tmp_path / "run.toml") == spec(*texts)
 
 
+def test_files_that_runs_read_are_found_from_other_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = train_options(arguments("--seed-order", "parts.npy", "--init", "runs/before", "--model", "gat"))
+    assert options == {"seed_order": str(tmp_path / "parts.npy"), "init": tmp_path / "runs/before", "model": "gat"}
+
+
 @pytest.fixture(scope="module")
 def tuned(cora, tmp_path_factory, shm):
     """(folder, what was said) of tuning on the CPU, from options of a file."""

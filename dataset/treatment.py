@@ -10,6 +10,7 @@ import msgspec
 from cohort_gnn.dataset.structured import read_structured
 
 FILE = "import.json"
+OPTIONS = ("transpose", "dedupe", "self_loops", "row_normalize", "pca", "time_unit")  # called as on the command line
 
 
 class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -32,9 +33,27 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     time_unit: str | None = None
 
 
+def other_options(before: Treatment | None, after: Treatment | None) -> list[str]:
+    """The options of `cohort dataset import` that were others for one of two data sets, as far as both are known."""
+    if before is None or after is None:
+        return []
+    options = {"reverse": "reverse-edges"} | {name: name.replace("_", "-") for name in OPTIONS}
+    pairs = {option: (getattr(before, name), getattr(after, name)) for name, option in options.items()}
+    if None in pairs["time-unit"]:
+        del pairs["time-unit"]
+    return [f"--{option}" for option, (one, other) in pairs.items() if one != other]
+
+
 def write_treatment(folder: Path, treatment: Treatment) -> None:
     """Writes import.json."""
     (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(treatment), indent=1) + b"\n")
+
+
+def copy_treatment(folder: Path, out: Path) -> None:
+    """Writes import.json of a data set to another folder; one that is there goes."""
+    (out / FILE).unlink(missing_ok=True)
+    if (treatment := read_treatment(folder)) is not None:
+        write_treatment(out, treatment)
 
 
 def read_treatment(folder: Path) -> Treatment | None:

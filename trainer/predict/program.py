@@ -33,6 +33,7 @@ from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.links import LinkEdges
+from cohort_gnn.dataset.treatment import other_options, read_treatment
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
@@ -85,6 +86,7 @@ def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
     own_target = {} if spec.task_name is None else {"target": data.target}  # a task names a node type of its own
     _demand_same_types(replace(spec.graph, **own_target), data, run, model)
     _demand_same_columns(run, data)
+    _warn_of_other_import(run, data)
     load_weights(run, model)
     return model, targets
 
@@ -126,6 +128,17 @@ def _demand_same_columns(run: Path, data: StoredGraph) -> None:
     if what := first_difference(read_columns(run), read_columns(data.path)):
         expected = f"{what} as {run / COLUMNS} has them: the same columns, means, categories and names"
         raise CohortError(str(data.path), expected, "others", AS_BEFORE_HINT)
+
+
+def _warn_of_other_import(run: Path, data: StoredGraph) -> None:
+    """Warns where another import made other edges and features of a source than the import of the run's data set."""
+    before, now = read_treatment(run), read_treatment(data.path)
+    trained_on = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
+    if others := other_options(before, now):
+        LOG.warning(f"{data.path} was imported with other {', '.join(others)} than {trained_on}, which the run learned")
+    elif before and now and now.pca is not None and Path(trained_on).resolve() != data.path.resolve():
+        text = "features are components (--pca) of its own rows; those that the run learned are of the rows of"
+        LOG.warning(f"{data.path}: {text} {trained_on}")
 
 
 def output_of(model: nn.Module, node_type: str | None) -> str:

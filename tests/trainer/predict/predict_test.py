@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from processes import cohort as run_cohort
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.treatment import copy_treatment
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.files import MODEL
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
@@ -65,6 +69,34 @@ def data(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def few_nodes(tmp_path_factory) -> Path:
     return write_graph(tmp_path_factory.mktemp("predict") / "few", FEW_NODES)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, None),
+        ({"undirected": True}, "with other --reverse-edges, --dedupe than .*run-data, which the run learned"),
+        ({"self_loops": "add", "row_normalize": True}, "with other --self-loops, --row-normalize than"),
+        ({"pca": 2}, "with other --pca than"),
+        ({"pca": 3}, "components .--pca. of its own rows; those that the run learned are of the rows of .*run-data"),
+    ],
+)
+def test_warns_of_another_treatment_by_the_import(tmp_path, caplog, options, told):
+    np.save(tmp_path / "edges.npy", np.array([[0, 1, 2], [1, 2, 3]]))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((4, 4), np.float32))
+    run, inputs = tmp_path / "run", SourceOptions(features=tmp_path / "x.npy")
+    run.mkdir()
+    for name, given in (("run-data", {"pca": 3} if options.get("pca") else {}), ("data", options)):
+        import_graph(tmp_path / "edges.npy", tmp_path / name, inputs=inputs, **given)
+    (run / "run.json").write_text(json.dumps({"sampler": {"dataset": str(tmp_path / "run-data")}}))
+    copy_treatment(tmp_path / "run-data", run)
+    predict._warn_of_other_import(run, cohort.dataset.open(tmp_path / "data"))
+    assert re.search(told, caplog.text) if told else not caplog.text
+    caplog.clear()
+    predict._warn_of_other_import(run, cohort.dataset.open(tmp_path / "run-data"))
+    (run / "import.json").unlink()  # as of runs before
+    predict._warn_of_other_import(run, cohort.dataset.open(tmp_path / "data"))
+    assert not caplog.text
 
 
 def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2, **shape) -> torch.Tensor:

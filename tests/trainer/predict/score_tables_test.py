@@ -20,6 +20,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
+from cohort_gnn.dataset.treatment import read_treatment
 from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers, targets_of
 from cohort_gnn.trainer.predict.score_tables import (
     NamedNodes,
@@ -97,6 +98,7 @@ def test_chosen_nodes_are_written_in_the_order_of_the_file(trained, tmp_path):
 
 def test_a_data_set_that_was_encoded_otherwise_is_refused(trained, tmp_path):
     assert read_columns(trained[1]) == read_columns(trained[0])
+    assert read_treatment(trained[1]) == read_treatment(trained[0])
     other = payments(tmp_path / "other", ["de", "it"])
     problem = run_cohort("predict", trained[1], other, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
     assert problem.returncode == 1 and "--columns-from" in problem.stderr

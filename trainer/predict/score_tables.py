@@ -147,10 +147,8 @@ def columns_of_scores(
         called = list(names) or [str(i) for i in range(scores.shape[1])]
         probabilities = torch.sigmoid(torch.from_numpy(scores)).numpy()
         if only_best:
-            return {
-                f"{name}": probabilities[:, i] >= (0.5 if threshold is None else threshold)
-                for i, name in enumerate(called)
-            }
+            said = scores > 0 if threshold is None else probabilities >= threshold
+            return {name: said[:, i] for i, name in enumerate(called)}
         return {f"p_{name}": probabilities[:, i] for i, name in enumerate(called)}
 
     if isinstance(targets, Classes):
@@ -160,6 +158,17 @@ def columns_of_scores(
     if isinstance(targets, Numbers):
         return lambda scores: {"prediction": scores[:, 0]}
     return lambda rows: {"row": list(rows)}
+
+
+def beside(columns: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Both; of the others, those whose name is taken have it with a _ behind it."""
+    both = dict(columns)
+    for name, column in others.items():
+        free = name
+        while free in both or free != name and free in others:
+            free += "_"
+        both[free] = column
+    return both
 
 
 def write_table(path: Path, suffix: str, blocks: Iterator[dict[str, Any]]) -> None:
@@ -198,7 +207,7 @@ def score_blocks(
     """Ids and columns of the wanted nodes."""
     for begin in range(0, max(1, nodes.num_rows), ROWS_AT_ONCE):
         chosen, ids = nodes.slice(begin, min(begin + ROWS_AT_ONCE, nodes.num_rows))
-        yield {"id": ids} | columns(np.ascontiguousarray(scores[chosen]))
+        yield beside({"id": ids}, columns(np.ascontiguousarray(scores[chosen])))
 
 
 def target_blocks(

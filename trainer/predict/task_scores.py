@@ -12,7 +12,7 @@ from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset.learned import link_rows_of, rows_of
 from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.trainer.models.targets import Targets
-from cohort_gnn.trainer.predict.score_tables import NamedNodes, columns_of_scores, write_table
+from cohort_gnn.trainer.predict.score_tables import NamedNodes, beside, columns_of_scores, write_table
 
 DAY = 86_400  # seconds
 
@@ -29,9 +29,9 @@ def write_task_scores(
     """
     rows = rows_of(task)[split]
     columns = _columns_of_rows(data, task, rows.nodes, rows.times)
-    columns |= columns_of_scores(targets, task.class_names or [], False, None)(np.ascontiguousarray(scores))
+    others = columns_of_scores(targets, task.class_names or [], False, None)(np.ascontiguousarray(scores))
     with replacing(path) as temporary:
-        write_table(temporary, path.suffix, iter([columns]))
+        write_table(temporary, path.suffix, iter([beside(columns, others)]))
 
 
 def write_task_targets(path: Path, data: StoredGraph, task: Task, first_row: np.ndarray, best: np.ndarray) -> None:
@@ -52,7 +52,7 @@ def write_task_targets(path: Path, data: StoredGraph, task: Task, first_row: np.
     is_there = best >= 0
     offsets = pa.array(np.concatenate([[0], np.cumsum(is_there.sum(axis=1))]), pa.int32())
     ids = _named_nodes(data, str(task.target_type)).named(best[is_there])
-    columns[task.label_column or "targets"] = pa.ListArray.from_arrays(offsets, ids)
+    columns = beside(columns, {task.label_column or "targets": pa.ListArray.from_arrays(offsets, ids)})
     with replacing(path) as temporary:
         write_table(temporary, path.suffix, iter([columns]))
 

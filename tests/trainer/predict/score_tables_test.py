@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.special
+import torch
 from processes import cohort as run_cohort
 from processes import ran
 
@@ -155,6 +156,22 @@ def test_other_tasks_have_columns_of_their_own(tmp_path, suffix):
     values = columns_of_scores(Numbers(), [], False, None)
     table = written(tmp_path, suffix, score_blocks(scores[:, :1], nodes, values))
     np.testing.assert_allclose(table["prediction"], scores[:, 0], rtol=1e-6)
+
+
+def test_labels_called_as_the_ids_have_columns_beside_them(tmp_path):
+    scores = np.array([[1, -1, 1], [-1, 1, 1]], np.float32)
+    chosen = columns_of_scores(MultiLabel(), ["id", "id_", "b"], True, None)
+    table = written(tmp_path, ".csv", score_blocks(scores, NamedNodes(None, None, 2), chosen))
+    assert list(table.columns) == ["id", "id__", "id_", "b"] and table["id"].tolist() == [0, 1]
+    assert np.array_equal(table[["id__", "id_", "b"]], scores > 0)
+
+
+def test_labels_are_predicted_as_by_classes(tmp_path):
+    """Also where the probability is rounded to 0.5."""
+    scores = np.array([[0.0], [-1e-9], [1e-9]], np.float32)
+    chosen = columns_of_scores(MultiLabel(), ["a"], True, None)
+    table = written(tmp_path, ".csv", score_blocks(scores, NamedNodes(None, None, 3), chosen))
+    assert table["a"].tolist() == MultiLabel().best(torch.from_numpy(scores))[:, 0].tolist() == [0, 0, 1]
 
 
 def test_rows_of_links_are_lists_and_best_targets_have_both_ids(tmp_path):

@@ -68,6 +68,8 @@ def demand_rows(rows, place: str) -> None:
     elif isinstance(rows, np.ndarray):
         if not is_encodable(rows.dtype):
             hint = "convert them with astype() or view()"
+            if not rows.dtype.isnative:
+                hint = "convert them: array.astype(array.dtype.newbyteorder('='))"
             raise CohortError(place, "numbers in the byte order of this machine", str(rows.dtype), hint)
     elif not hasattr(rows, "__dlpack__"):
         raise CohortError(place, "an array [rows, columns]", f"{type(rows).__name__} {rows!r}"[:80])

@@ -9,6 +9,7 @@ from torch import Tensor
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import stored
+from cohort_gnn.ibp.arrays import demand_rows
 
 OFFSET_MASK = (1 << 40) - 1  # of an entry: the row's first byte, divided by 4
 ALIGNED = 16  # bytes: where messages begin that a GPU decodes
@@ -136,6 +137,8 @@ def _plain_rows(rows: Tensor | np.ndarray, device: torch.device) -> Tensor:
     if isinstance(rows, ibp.Table):
         hint = "pass what cohort.ibp.encode() or load() returns"
         raise CohortError("ShardedRows: rows", "EncodedRows, or a tensor or array", "a Table", hint)
+    if isinstance(rows, np.ndarray):
+        demand_rows(rows, "ShardedRows: rows")
     tensor = torch.as_tensor(rows).detach()
     if tensor.dim() != 2 or tensor.device != device:
         where = "in host memory" if device.type == "cpu" else f"on {device}"

@@ -8,6 +8,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native
+from cohort_gnn.ibp.arrays import demand_rows
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 from cohort_gnn.ibp.uses.topk import group_scores
@@ -51,6 +52,8 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
     if not isinstance(rows, EncodedRows):
         hint = "cohort.ibp.encode(rows, cohort.ibp.fit(rows)) encodes them"
         raise CohortError("top_k: encoded", "EncodedRows or a Table", type(encoded).__name__, hint)
+    if isinstance(queries, np.ndarray):
+        demand_rows(queries, "top_k: queries")
     query_tensor = torch.as_tensor(queries).detach()
     _check(rows, query_tensor, k, metric, block_rows)
     wide = query_tensor.to("cpu" if rows._gpu is None else rows.device, torch.float64)

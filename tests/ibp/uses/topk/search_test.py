@@ -259,6 +259,7 @@ def test_bad_calls_say_what_is_wrong():
         (lambda: ibp.top_k(table, queries[:, :5], 1), r"expected floats \[q, 12\]"),
         (lambda: ibp.top_k(table, queries.long(), 1), "found torch.int64"),
         (lambda: ibp.top_k(table, queries / 0, 1), "expected finite numbers"),
+        (lambda: ibp.top_k(table, queries.numpy().astype(">f4"), 1), "(?s)queries: .*found >f4.*newbyteorder"),
         (lambda: ibp.top_k(table, queries, 1, metric="l1"), "expected dot or cosine or l2, found l1"),
         (lambda: ibp.top_k(table, queries, 1, block_rows=0), "block_rows: expected at least 1"),
         (

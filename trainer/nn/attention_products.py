@@ -219,7 +219,8 @@ def _keep(ctx, inputs, output):
 def _backward(ctx, grad, *_):
     if grad is None:
         return (None,) * 17
-    (x, weight, *others, kept), edge_weights = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
+    x, weight, *others = ctx.saved_tensors  # which a checkpoint gives once
+    others, kept, edge_weights = others[:7], others[7], others[8:]
     grad = grad.to(x.dtype).contiguous() if weight is None else grad
     needs = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[2:6])
     options = ctx.num_targets, ctx.loops, ctx.slope, ctx.p, ctx.piece_rows

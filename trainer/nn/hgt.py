@@ -11,6 +11,7 @@ from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.head_kernels import EdgeScores, by_head
 from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.linear import head_linear
+from cohort_gnn.nn.operators import once_differentiable
 from cohort_gnn.spec.graph import EdgeType
 
 
@@ -139,7 +140,7 @@ class _Attention(torch.autograd.Function):
         return kernels.sum_rows(edges, values, heads=heads, edge_factor=weights)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, grad):
         sources, queries, indptr, source, scores, weights = ctx.saved_tensors
         (keys, values), heads, none = sources.chunk(2, dim=1), weights.shape[1], scores.new_empty(0, weights.shape[1])

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
-from cohort_gnn.nn.operators import Operator
+from cohort_gnn.nn.operators import Operator, once_differentiable
 from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
@@ -210,7 +210,7 @@ class _IndexedScores(torch.autograd.Function):
         return kernels.indexed_scores(rows.rows, rows.row_index, vectors)[:, : ctx.count]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, grad):
         rows = ctx.rows
         if not len(grad):

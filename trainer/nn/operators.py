@@ -1,9 +1,14 @@
 """Operators of torch that are Cohort's."""
 
+import functools
 from collections.abc import Callable
 
 import torch
+from torch.autograd import forward_ad
 
+from cohort_gnn.base.errors import CohortError
+
+GRADIENTS_OF_GRADIENTS = "gradients of gradients (create_graph=True)"
 _library = torch.library.Library("cohort", "DEF")
 BODIES: dict[torch._ops.OpOverload, Callable] = {}  # of operators, by what torch calls
 
@@ -29,6 +34,8 @@ class Operator:
         BODIES[self.overload] = body
 
     def __call__(self, *args, **kwargs):
+        if getattr(forward_ad, "_current_level", -1) >= 0:  # torch would take the tangents for zeros
+            raise not_derived("tangents (torch.func.jvp, jacfwd)")
         return self.overload(*args, **kwargs)
 
     def register_fake(self, shapes: Callable) -> None:
@@ -45,10 +52,28 @@ class Operator:
 
     def _go_back(self, ctx, *grads):
         if self._backward is None:
-            raise NotImplementedError(f"{self._name} has no gradient")
+            raise not_derived(GRADIENTS_OF_GRADIENTS)
         return self._backward(ctx, *grads)
 
 
 def operator(name: str) -> Callable[[Callable], Operator]:
     """A decorator for the body of an Operator."""
     return lambda body: Operator(name, body)
+
+
+def once_differentiable(backward: Callable) -> Callable:
+    """As torch's decorator for a Function's ``backward``, whose error torch.autograd.grad does not meet: its gradients
+    of gradients would lack a part."""
+
+    @functools.wraps(backward)
+    def once(ctx, *grads):
+        if torch.is_grad_enabled():
+            raise not_derived(GRADIENTS_OF_GRADIENTS)
+        return backward(ctx, *grads)
+
+    return once
+
+
+def not_derived(what: str) -> CohortError:
+    """The error of derivatives that layers do not have."""
+    return CohortError("cohort.nn", "gradients alone", what, "use PyG's layers: do not call cohort.nn.accelerate()")

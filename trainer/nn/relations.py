@@ -17,6 +17,7 @@ from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
 from cohort_gnn.nn.kernels import Drop, GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
+from cohort_gnn.nn.operators import once_differentiable
 from cohort_gnn.spec.graph import EdgeType
 
 
@@ -135,7 +136,7 @@ class _Total(torch.autograd.Function):
         return kernels.totals(parts, bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, grad):
         needs_bias, *needs = ctx.needs_input_grad
         return grad.sum(dim=0) if needs_bias else None, *(grad if is_needed else None for is_needed in needs)
@@ -158,7 +159,7 @@ class _Shared(torch.autograd.Function):
         return tuple(rows.view_as(rows) for _ in range(count))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, *grads):
         some = [grad for grad in grads if grad is not None]
         return kernels.totals(some) if some else None, None
@@ -212,7 +213,7 @@ class _SumRelations(torch.autograd.Function):
         return tuple(out)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, *grads):
         into, count = ctx.into, len(ctx.into)
         needed = ctx.needs_input_grad[4 : 4 + len(ctx.reads)]

@@ -12,6 +12,7 @@ from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import amp_dtype
 from cohort_gnn.nn.kernels import GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import product_of, weight_grad
+from cohort_gnn.nn.operators import once_differentiable
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _TypedSums(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, grad):
         typed, (x, weight, edge_weights, *kept) = ctx.typed, ctx.saved_tensors
         needs_x, needs_weight, needs_edges = ctx.needs_input_grad[:3]

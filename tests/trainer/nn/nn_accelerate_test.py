@@ -8,8 +8,11 @@ import torch
 import torch_geometric.nn as pyg
 from blocks import DEVICES, assert_as_close, random_edges
 from torch import nn
+from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import accelerate
 
 
@@ -181,3 +184,49 @@ def test_explanations_take_pygs_way(make):
     accelerate(layer)
     layer.explain, layer._edge_mask, layer._apply_sigmoid = True, torch.zeros(500), False
     torch.testing.assert_close(layer(x, edge_index), layer.lin_r(x) + layer.lin_l.bias)  # all edges are masked
+
+
+KINDS = {
+    "sage": lambda: pyg.SAGEConv(7, 5),
+    "sage max": lambda: pyg.SAGEConv(7, 5, aggr="max"),
+    "gcn": lambda: pyg.GCNConv(7, 5),
+    "gat": lambda: pyg.GATConv(7, 5, dropout=0.4),
+    "gatv2": lambda: pyg.GATv2Conv(7, 5, dropout=0.4),
+    "transformer": lambda: pyg.TransformerConv(7, 5, dropout=0.4),
+    "gin": lambda: pyg.GINConv(nn.Linear(7, 5)),
+    "rgcn": lambda: pyg.RGCNConv(7, 5, 3),
+    "rgat": lambda: pyg.RGATConv(7, 5, 3),
+    "hgt": lambda: pyg.HGTConv(7, 5, (["a"], [("a", "to", "a")])),
+}
+
+
+def rows_of(kind: str, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """What an accelerated layer makes of x [60, 7]."""
+    edge_index = random_edges(60, 60, 500)
+    if kind == "hgt":
+        return layer({"a": x}, {("a", "to", "a"): edge_index})["a"]
+    return layer(x, edge_index, *[torch.arange(500) % 3] * kind.startswith("r"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_layers_do_not_derive_is_refused(kind):
+    """Also where torch.autograd.grad would leave a part out, or torch.func.jvp give zeros."""
+    layer, x = KINDS[kind](), graph()[0].requires_grad_()
+    accelerate(layer)
+    with pytest.raises(CohortError, match="expected gradients alone, found gradients of gradients"):
+        (grad,) = torch.autograd.grad(rows_of(kind, layer, x).sin().sum(), x, create_graph=True)
+        torch.autograd.grad(grad.square().sum(), x)
+    with pytest.raises((CohortError, RuntimeError), match="found tangents|implement the jvp"):
+        with forward_ad.dual_level():
+            rows_of(kind, layer, forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_are_computed_again_in_checkpoints(kind):
+    layer, x = KINDS[kind](), graph()[0].requires_grad_()
+    accelerate(layer)
+    grads = []
+    for run in (rows_of, lambda *args: checkpoint(rows_of, *args, use_reentrant=False)):
+        torch.manual_seed(5)
+        grads += torch.autograd.grad(run(kind, layer, x).sin().sum(), x)
+    assert torch.equal(*grads)

@@ -75,6 +75,10 @@ def questions(draw):
 def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_reverse, is_backward, data):
     """Pairs of a relation, or of the one that is marked as its reverse."""
     counts, dims, lists, fanouts = schema
+    drawn = data.draw(st.sampled_from([{"replace": False}, {"replace": True}, {"dependency": 1}, {"dependency": 3}]))
+    if "dependency" in drawn:  # by layers: parallel edges side by side
+        lists = {name: [sorted(each) for each in of_name] for name, of_name in lists.items()}
+        drawn["layer_dependency"] = data.draw(st.booleans())
     relation = data.draw(st.sampled_from(list(lists)))
     reverse = (relation[2], "reverse", relation[0])
     if has_reverse:
@@ -92,13 +96,15 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
     how = how | weights
     options = {"neg_sampling": neg_sampling_of(how, weights)}
     options |= {"reject_edges": how["redraws"] > 0, "exclude": how["exclude"], "edge_ids": True}
-    options["replace"] = replace = data.draw(st.booleans())
+    renamed = {"dependency": "batch_dependency"}
+    options |= {renamed.get(name, name): value for name, value in drawn.items()}
+    options |= {"sampling": "labor"} if "dependency" in drawn else {}
     graph = open_dataset(folder)
     of_pairs = {"edge_label_index": (relation, pairs.T), "batch_size": 7, "device": "cpu"}
     with LinkNeighborLoader(graph, fanouts, seed=5, **of_pairs, **options) as loader:
         for step, batch in enumerate(loader):
             of_batch = [tuple(pair) for pair in pairs[7 * step : 7 * step + 7].tolist()]
-            expect_pairs(graph, batch, relation, of_batch, how, fanouts, (5, 0, step), replace=replace)
+            expect_pairs(graph, batch, relation, of_batch, how, fanouts, (5, 0, step), **drawn)
             assert batch.store_of(relation).input_id.tolist() == list(range(7 * step, 7 * step + len(of_batch)))
     assert step == (len(pairs) - 1) // 7
 

@@ -37,6 +37,8 @@ HINTS = {
     "features": "describe the graph in a YAML file, which names the features of each type",
 }
 
+FILES = ("destinations", "features", "labels", "edge_weights", "edge_times", "edge_features", "node_ids")
+
 Each = str | Mapping[str, str] | None  # a value for all tables, or one for each of some; "" are the others
 
 
@@ -76,6 +78,13 @@ class SourceOptions:
     nodes: int | None = None
     node_ids: Path | None = None
     target: str | None = None
+
+    def __post_init__(self):
+        for name in FILES:  # texts name files, too
+            if isinstance(file := getattr(self, name), str):
+                object.__setattr__(self, name, Path(file))
+        if self.splits is not None:
+            object.__setattr__(self, "splits", [Path(file) for file in self.splits])
 
     def text(self, table: str) -> TextOptions:
         """How the lines of a table are made."""

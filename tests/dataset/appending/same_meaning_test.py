@@ -139,3 +139,13 @@ def test_columns_from_another_data_set_are_declared_again(folder):
     import_graph(folder / "edges.csv", folder / "arrays", inputs=inputs)
     with pytest.raises(CohortError, match="--columns-from: expected columns or classes with names, found none"):
         import_graph(folder / "edges.csv", folder / "other", inputs=inputs, columns_from=folder / "arrays")
+
+
+def test_texts_name_files_too(folder):
+    columns = {"feature_columns": ["age", "pay"], "id_column": "none"}
+    of_paths, of_texts = (SourceOptions(features=kind(folder / "nodes.csv"), **columns) for kind in (Path, str))
+    assert of_texts == of_paths
+    import_graph(folder / "edges.csv", folder / "data", inputs=of_texts)
+    inputs = SourceOptions(features=str(folder / "nowhere.npy"), splits=["a.npy", "b.npy", "c.npy"])
+    with pytest.raises(CohortError, match="nowhere.npy: expected the file that --features names, found no such file"):
+        append(folder / "data", inputs=inputs)

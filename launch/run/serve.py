@@ -110,6 +110,7 @@ def serve(args: argparse.Namespace) -> int:
         "threads": args.threads or max(1, len(os.sched_getaffinity(0)) // args.workers - 1),
         "waiting": 2 * args.max_connections,
         "sockets": [bound.fileno() for bound in sockets],
+        "is_shared": args.workers > 1,
         "announces": True,
         "ready": None,
     }

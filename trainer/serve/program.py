@@ -1,9 +1,10 @@
 """The program of ``cohort serve``, ``python -m cohort_gnn.trainer.serve JOB``; JOB is JSON.
 
 The job: ``run`` and ``dataset`` (folders), ``device``, ``num_neighbors`` (or null), ``seed``, ``max_edges``,
-``limits`` (see app.py), ``threads``, ``waiting`` (requests), ``sockets`` (descriptors, bound), ``announces`` (whether
-it says where it answers), ``ready`` (a descriptor to write to then, or null), ``token_file``, ``certificate``, ``key``,
-``client_ca`` (or null). Tokens are in no argument, which other users could read.
+``limits`` (see app.py), ``threads``, ``waiting`` (requests), ``sockets`` (descriptors, bound), ``is_shared`` (whether
+other processes listen at them, too), ``announces`` (whether it says where it answers), ``ready`` (a descriptor to write
+to then, or null), ``token_file``, ``certificate``, ``key``, ``client_ca`` (or null). Tokens are in no argument, which
+other users could read.
 """
 
 import functools
@@ -24,6 +25,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.trainer.predict.scorer import Scorer
 from cohort_gnn.trainer.serve.app import Limits, Service
+from cohort_gnn.trainer.serve.shared_socket import SharedSocket
 from cohort_gnn.trainer.serve.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -49,15 +51,24 @@ def serve(job: dict[str, Any]) -> int:
     make = functools.partial(Scorer, job["run"], job["dataset"], **options)
     worker = Worker(make, Path(job["dataset"]) / "meta.json", job["waiting"])
     limits = Limits(**job["limits"])
-    service = Service(worker, limits, token, lambda: len(server.server_state.connections))
+
+    def num_connections() -> int:
+        return len(server.server_state.connections)
+
+    service = Service(worker, limits, token, num_connections)
     secured: dict[str, Any] = (
         {"ssl_certfile": job["certificate"], "ssl_keyfile": job["key"]} if job["certificate"] else {}
     )
     if job["client_ca"]:
         secured |= {"ssl_ca_certs": job["client_ca"], "ssl_cert_reqs": ssl.CERT_REQUIRED}
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    server = Server(uvicorn.Config(service.app, timeout_keep_alive=10, lifespan="off", **secured, **quiet))
-    sockets = [socket.socket(fileno=number) for number in job["sockets"]]
+    server = Server(
+        uvicorn.Config(service.app, timeout_keep_alive=10, lifespan="off", loop="asyncio", **secured, **quiet)
+    )
+    sockets = [
+        SharedSocket(number, num_connections) if job["is_shared"] else socket.socket(fileno=number)
+        for number in job["sockets"]
+    ]
     server.begins = functools.partial(_begin, job, sockets)
     worker.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 PLACE = "from_tables"
 STREAM_HINT = (
-    "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect(), of a table of Iceberg "
-    "table.scan()"
+    "pandas 2.2, polars 1.3, DuckDB 1.2 and pyarrow give one, or newer; of a polars LazyFrame, take "
+    "frame.collect(), of a table of Iceberg table.scan()"
 )
 TYPE_HINT = "convert the column, or leave it out: astype(str) in pandas, cast(polars.String) in polars"
 UNORDERED = ("to_arrow_batch_reader", "to_pyarrow_dataset")  # of scans of Iceberg and tables of Delta Lake
@@ -202,7 +203,14 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         actual = why(error, ": ".join(map(str, error.args)))[:300]
         raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", actual, TYPE_HINT) from error
-    raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", type(table).__name__, STREAM_HINT)
+    raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", _named(table), STREAM_HINT)
+
+
+def _named(table: Any) -> str:
+    """Its type, and the version of the library that it is from."""
+    library = type(table).__module__.partition(".")[0]
+    version = getattr(sys.modules.get(library), "__version__", None)
+    return type(table).__name__ + (f" of {library} {version}" if version else "")
 
 
 def _write(reader: pa.RecordBatchReader, path: Path, place: str) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMED = re.compile(r"(.+?\.duckdb):(.+)", re.IGNORECASE | re.DOTALL)
-PACKAGE_HINT = "python -m pip install duckdb"
+LEAST_VERSION = (1, 2)  # 1.0 does not say where foreign keys lead, pyarrow cannot read relations of 1.1.0
+PACKAGE_HINT = "python -m pip install 'duckdb>=1.2'"
 
 
 @contextlib.contextmanager
@@ -24,12 +25,14 @@ def connected(file: Path) -> Iterator[Any]:
     """A connection that only reads the file.
 
     Raises:
-        CohortError: DuckDB is missing, or cannot read the file.
+        CohortError: DuckDB is missing or too old, or cannot read the file.
     """
     try:
         import duckdb
     except ImportError as error:
         raise CohortError(str(file), "the package duckdb", f"none ({error})", PACKAGE_HINT) from error
+    if tuple(map(int, duckdb.__version__.split(".")[:2])) < LEAST_VERSION:
+        raise CohortError(str(file), "DuckDB 1.2 or newer", duckdb.__version__, PACKAGE_HINT)
     if not file.exists():
         raise CohortError(str(file), "a file of DuckDB", "no such file", "check the path")
     try:

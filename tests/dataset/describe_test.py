@@ -22,6 +22,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.describe import describe
 from cohort_gnn.dataset.importing.kept import keep_imported
+from cohort_gnn.dataset.tables.duck_table import tables_of
 from cohort_gnn.dataset.tasks import open_task, tasks_of
 
 RNG = np.random.default_rng(8)
@@ -64,6 +65,16 @@ def test_tables_of_duckdb_are_those_of_parquet(duck, tmp_path):
     assert names == sorted(path.name for path in (tmp_path / "b").glob("*.npy")) and len(names) > 30
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "1.1.3", "1.2.0", "1.10.0"])
+def test_the_oldest_duckdb_is_1_2(monkeypatch, duck, version):
+    monkeypatch.setattr(duckdb, "__version__", version)
+    if version in ("1.2.0", "1.10.0"):
+        assert tables_of(duck)
+    else:
+        with pytest.raises(CohortError, match=f"expected DuckDB 1.2 or newer, found {version}"):
+            tables_of(duck)
 
 
 def test_a_file_of_duckdb_is_refused_in_words(duck, tmp_path):

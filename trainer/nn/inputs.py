@@ -90,8 +90,38 @@ def is_prefix(part: Tensor, whole: Tensor) -> bool:
     return not part.requires_grad or part._base is (whole if whole._base is None else whole._base)
 
 
+# Linear layers whose weights may be read, in place of a call.
+_PLAIN = {
+    ("torch.nn.modules.linear", "Linear"),
+    ("cohort_gnn.nn.own_layers", "Linear"),
+    ("torch_geometric.nn.dense.linear", "Linear"),
+    ("torch_geometric.nn.dense.linear", "HeteroLinear"),
+}
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calls do something else too, or afterwards."""
+    return bool(module._forward_hooks or module._backward_hooks or module._backward_pre_hooks)
+
+
+def is_plain(lin: nn.Module) -> bool:
+    """Whether a linear layer has the weights that a call would use: nothing makes them, or other rows, before it, as
+    torch.nn.utils.prune and weight_norm and layers in its place (LoRA) do."""
+    kind = type(lin)
+    plain = (kind.__module__, kind.__name__) in _PLAIN and "forward" not in vars(lin)
+    return plain and len(lin._forward_pre_hooks) == hasattr(lin, "_hook")  # lazy layers have one
+
+
 def materialize(lin: nn.Module, width: int) -> None:
-    """Gives a lazy linear layer its weights, as its first call would."""
+    """Gives a lazy linear layer its weights, as its first call would.
+
+    Raises:
+        CohortError: its weights may not be read.
+    """
+    if not is_plain(lin):
+        hint = "use the layers of PyG, and edge_index; of a run cohort.load_model(RUN, layers='pyg')"
+        actual = f"{type(lin).__name__}, which was changed (by torch.nn.utils.prune, weight_norm, LoRA or the like)"
+        raise CohortError("a layer of cohort.nn", "plain linear layers inside", actual, hint)
     if hasattr(lin, "_hook"):
         lin.initialize_parameters(lin, (torch.empty(0, width),))
 

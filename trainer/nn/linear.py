@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, has_hooks, is_plain
 from cohort_gnn.nn.operators import Operator, once_differentiable
 from cohort_gnn.nn.row_tiles import rows_stand_alone
 
@@ -26,20 +26,15 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return _Linear.apply(rows, weight.to(rows.dtype), None if bias is None else bias.to(rows.dtype))
 
 
-# Linear layers that only call F.linear.
-_PLAIN = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
-
-
 def through(module: nn.Module, rows: Tensor) -> Tensor:
     """``module(rows)``, with linear() for plain linear layers, if ``module`` is one or a Sequential with some."""
-    kind = type(module)
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+    if has_hooks(module) or module._forward_pre_hooks or "forward" in vars(module):
         return module(rows)
-    if kind is nn.Sequential:
+    if type(module) is nn.Sequential:
         for part in module:
             rows = through(part, rows)
         return rows
-    if (kind.__module__, kind.__name__) in _PLAIN and rows.dim() == 2:
+    if is_plain(module) and rows.dim() == 2:
         return linear(rows.to(amp_dtype(rows)), module.weight, module.bias)
     return module(rows)
 

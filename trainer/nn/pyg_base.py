@@ -9,7 +9,7 @@ from torch_geometric import EdgeIndex
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.block import Block
-from cohort_gnn.nn.trim import has_message_hooks
+from cohort_gnn.nn.trim import has_message_hooks, has_plain_parts
 
 ADD = ("add", "sum")
 
@@ -39,7 +39,7 @@ class Checked:
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:
     """True where PyG's own code runs: sparse matrices, EdgeIndex, edges of int32, rows of several graphs with the same
-    edges, explanations, hooks on messages; not for Blocks.
+    edges, explanations, hooks on messages, linear layers inside that are no plain ones; not for Blocks.
 
     Args:
         x: rows of nodes, or of sources and targets.
@@ -50,6 +50,6 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[T
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    if not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer):
+    if not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer) or not has_plain_parts(layer):
         return True
     return any(rows is not None and rows.dim() > 2 for rows in ([x] if isinstance(x, Tensor) else x or ()))

@@ -2,14 +2,17 @@
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.dense.linear import HeteroDictLinear
 from torch_geometric.nn.models.basic_gnn import BasicGNN, TrimToLayer
 
 from cohort_gnn.nn.block import Block, offsets_of
 from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.gatv2 import GATv2Rules
 from cohort_gnn.nn.gcn import GCNRules
+from cohort_gnn.nn.inputs import has_hooks, is_plain
 from cohort_gnn.nn.sage import SAGERules
 
+_CONTAINERS = (HeteroDictLinear, nn.ModuleDict, nn.ParameterDict)
 # What treats each row by itself.
 _NORMS = (nn.Identity, nn.LayerNorm)
 _ACTIVATIONS = (type(None), nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
@@ -74,9 +77,17 @@ def has_message_hooks(layer: nn.Module) -> bool:
     return any(getattr(layer, name) for name in _HOOKS)
 
 
+def has_plain_parts(layer: nn.Module) -> bool:
+    """Whether the rules may read the weights of the linear layers in a layer; the ``nn`` of a GINConv they call."""
+    lins = [part for name, part in layer.named_children() if name not in ("activation", "aggr_module", "nn")]
+    lins = [part for lin in lins for part in (lin.modules() if isinstance(lin, _CONTAINERS) else (lin,))]
+    return all(isinstance(lin, _CONTAINERS) or is_plain(lin) and not has_hooks(lin) for lin in lins)
+
+
 def _takes_blocks(layer: nn.Module) -> bool:
     is_ours = isinstance(layer, SAGERules | GCNRules | GATRules | GATv2Rules)
-    return is_ours and not (layer.explain or has_message_hooks(layer) or _has_hooks(layer))
+    is_open = layer.explain or has_message_hooks(layer) or _has_hooks(layer) or not has_plain_parts(layer)
+    return is_ours and not is_open
 
 
 def _has_hooks(module: nn.Module | None) -> bool:

@@ -9,11 +9,13 @@ import torch_geometric.nn as pyg
 from blocks import DEVICES, assert_as_close, random_edges
 from torch import nn
 from torch.autograd import forward_ad
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import accelerate
+from cohort_gnn.nn.pyg_base import takes_pygs_way
 
 
 class Residual(nn.Module):
@@ -230,3 +232,71 @@ def test_layers_are_computed_again_in_checkpoints(kind):
         torch.manual_seed(5)
         grads += torch.autograd.grad(run(kind, layer, x).sin().sum(), x)
     assert torch.equal(*grads)
+
+
+class Adapted(nn.Module):
+    """A linear layer with an adapter, as LoRA's."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.more = base, nn.Linear(base.weight.shape[1], base.weight.shape[0])
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    @property
+    def bias(self):
+        return self.base.bias
+
+    def forward(self, rows):
+        return self.base(rows) + self.more(rows)
+
+
+def pruned(parent: nn.Module, name: str) -> None:
+    prune.random_unstructured(getattr(parent, name), "weight", 0.5)
+    getattr(parent, name).weight_orig.data.mul_(2)  # as a step of an optimizer: `weight` follows before the next call
+
+
+def with_own_forward(parent: nn.Module, name: str) -> None:
+    lin = getattr(parent, name)
+    lin.forward = lambda rows: 2 * nn.functional.linear(rows, lin.weight)
+
+
+CHANGES = {
+    "pruned": pruned,
+    "own forward": with_own_forward,
+    "adapted": lambda parent, name: setattr(parent, name, Adapted(getattr(parent, name))),
+    "hooked": lambda parent, name: getattr(parent, name).register_forward_hook(lambda lin, rows, out: 3 * out),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("rgcn", "rgat")])
+def test_linear_layers_inside_that_were_changed_are_called(kind, change):
+    layers, x = [KINDS[kind]().eval() for _ in range(2)], graph()[0]
+    for layer in layers:
+        torch.manual_seed(0)
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter)
+        lins = [name for name, part in layer.named_modules() if type(part).__name__ == "Linear"]
+        for name in lins:
+            parent, _, last = name.rpartition(".")
+            CHANGES[change](layer.get_submodule(parent), last)
+        assert lins
+    assert not accelerate(layers[1]).left
+    torch.testing.assert_close(rows_of(kind, layers[1], x), rows_of(kind, layers[0], x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_as_they_were_made_do_not_take_pygs_way(kind):
+    layer = KINDS[kind]()
+    assert not accelerate(layer).left and not takes_pygs_way(layer, graph()[1], graph()[0])
+
+
+def test_a_block_beside_changed_layers_is_refused():
+    layer = cohort.nn.SAGEConv(7, 5)
+    pruned(layer, "lin_l")
+    block = cohort.nn.Block(torch.tensor([0, 2]), torch.tensor([1, 2]), 3, 1)
+    with pytest.raises(CohortError, match="expected plain linear layers inside, found Linear, which was changed"):
+        layer((torch.ones(3, 7), torch.ones(1, 7)), block)

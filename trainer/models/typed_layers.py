@@ -12,7 +12,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import block_of
 from cohort_gnn.nn.gat import GATRules
-from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, require_plain
 from cohort_gnn.nn.relations import Into, sum_attentions, sum_relations
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.models import ModelKind
@@ -89,6 +89,8 @@ class SummedRelations(HeteroConv):
             convs = [self.convs[relation] for relation in edge_types]
             own_parts = [conv.lin_r for conv in convs if conv.root_weight]
             own_parts += [self.root[target]] if target in self.root else []
+            for lin in (*(conv.lin_l for conv in convs), *own_parts):
+                require_plain(lin)
             given_biases = [lin.bias for lin in (*(conv.lin_l for conv in convs), *own_parts) if lin.bias is not None]
             blocks = [
                 block_of(edge_index[relation], x[relation[0]].shape[0], num_targets[target]) for relation in edge_types

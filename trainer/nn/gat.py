@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
-from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize, require_plain
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
 from cohort_gnn.nn.row_tiles import rows_stand_alone
@@ -173,6 +173,7 @@ class GATRules:
 
     def _vectors(self, lin: nn.Module, *attentions: Tensor) -> Tensor:
         """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
+        require_plain(lin)
         weight = lin.weight.view(self.heads, self.out_channels, -1)
         attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
         return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)

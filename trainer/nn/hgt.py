@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from cohort_gnn.nn import head_kernels, kernels
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.head_kernels import EdgeScores, by_head
+from cohort_gnn.nn.inputs import require_plain
 from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.linear import head_linear
 from cohort_gnn.nn.operators import once_differentiable
@@ -62,6 +63,7 @@ class HGTRules:
     def _projected(self, name: str, rows: Tensor, for_sources: bool) -> Tensor:
         """Keys and, beside them, values [rows, 2 out_channels] of sources, or queries [rows, out_channels]."""
         lin, width = self.kqv_lin.lins[name], self.out_channels
+        require_plain(lin)
         parts = (slice(0, width), slice(2 * width, None)) if for_sources else (slice(width, 2 * width),)
         return F.linear(rows, *(torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias)))
 
@@ -95,6 +97,8 @@ class HGTRules:
         Those of keys have what their scores are multiplied by.
         """
         number = self.edge_types_map[relation]
+        require_plain(self.k_rel)
+        require_plain(self.v_rel)
         key_weights, value_weights = (
             lin.weight.unflatten(0, (self.heads, -1))[:, number].transpose(1, 2) for lin in (self.k_rel, self.v_rel)
         )

@@ -112,16 +112,17 @@ def is_plain(lin: nn.Module) -> bool:
     return plain and len(lin._forward_pre_hooks) == hasattr(lin, "_hook")  # lazy layers have one
 
 
-def materialize(lin: nn.Module, width: int) -> None:
-    """Gives a lazy linear layer its weights, as its first call would.
-
-    Raises:
-        CohortError: its weights may not be read.
-    """
+def require_plain(lin: nn.Module) -> None:
+    """Raises CohortError unless the weights of a linear layer may be read."""
     if not is_plain(lin):
         hint = "use the layers of PyG, and edge_index; of a run cohort.load_model(RUN, layers='pyg')"
         actual = f"{type(lin).__name__}, which was changed (by torch.nn.utils.prune, weight_norm, LoRA or the like)"
         raise CohortError("a layer of cohort.nn", "plain linear layers inside", actual, hint)
+
+
+def materialize(lin: nn.Module, width: int) -> None:
+    """Gives a lazy linear layer its weights, as its first call would; raises CohortError unless they may be read."""
+    require_plain(lin)
     if hasattr(lin, "_hook"):
         lin.initialize_parameters(lin, (torch.empty(0, width),))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.utils import prune
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGCNConv, SAGEConv
 
@@ -255,3 +256,14 @@ def test_only_edge_types_on_which_the_target_depends_have_layers():
         {("paper", "rev_writes", "author"), ("paper", "cites", "paper")},
         {("author", "writes", "paper"), ("paper", "cites", "paper")},
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_layers_that_were_pruned_are_refused(graph, kind):
+    """Their weights are read, and no call makes new ones of the mask."""
+    model = TypedGNN(kind, types_of(**DIMS), 16, 4, num_layers=2, dropout=0.0)
+    for part in list(model.convs.modules()):
+        if type(part).__name__ in ("Linear", "HeteroLinear"):
+            prune.random_unstructured(part, "weight", 0.5)
+    with pytest.raises(CohortError, match="(?s)found .*Linear, which was changed.*layers='pyg'"):
+        model(rows_of(DIMS), graph.edge_index_dict)

@@ -136,8 +136,10 @@ def test_it_says_what_it_left_and_why():
             "mine": Mine(4, 4),
             "cheb": pyg.ChebConv(4, 4, K=2),
             "fine": pyg.GCNConv(4, 4),
+            "patched": pyg.SAGEConv(4, 4),
         }
     )
+    model["patched"].message = lambda x_j: 2 * x_j
     kinds = {name: type(module) for name, module in model.items()}
     done = accelerate(model)
     assert done.replaced == ["fine"]
@@ -148,6 +150,7 @@ def test_it_says_what_it_left_and_why():
         ("backwards", "target_to_source"),
         ("mine", "Mine is a class of its own"),
         ("cheb", "no ChebConv"),
+        ("patched", "message() of its own"),
     ):
         assert words in done.left[name] and f"{name}: left, {done.left[name]}" in str(done)
     assert "fine: replaced" in str(done)

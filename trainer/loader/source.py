@@ -170,13 +170,6 @@ class BatchSource:
         num_steps = which.num_steps if num_steps is None else num_steps
         try:
             for _ in range(num_steps):
-                if self._current != which.number:
-                    raise CohortError(
-                        "iteration",
-                        "one pass over a sampler at a time",
-                        "another pass begun in between",
-                        "finish one loop before the next, or give each loader its own sampler",
-                    )
                 yield self._next(which)
             self._receiver.set_idle()  # not after an error: the report names the stage it happened in
         finally:
@@ -185,10 +178,24 @@ class BatchSource:
                 self._seed_files.ended_below(which.number + 1)
 
     def _next(self, which: Pass) -> "_native.HeldSlot":
+        self._demand_current(which)
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-        slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        try:
+            slot = self._receiver.next(which.number, self.limit_seconds, stream)
+        except CohortError:
+            self._demand_current(which)  # a loop of another thread, which took batches of this one
+            raise
         self.first_batch_at = self.first_batch_at or time.monotonic()
         return slot
+
+    def _demand_current(self, which: Pass) -> None:
+        if self._current != which.number:
+            raise CohortError(
+                "iteration",
+                "one pass over a sampler at a time",
+                "another pass begun in between",
+                "finish one loop before the next, or give each loader its own sampler",
+            )
 
     def all_rows(self, dataset: Path) -> AllRows:
         """Feature rows [any, dim] of each node type that batches name by ``row_index``, None where the type has none: a

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,6 +167,22 @@ def test_one_loop_at_a_time(cora):
                 for _ in other:
                     pass
         assert sum(batch.batch_size for batch in loader) == 300
+
+
+def test_a_loop_of_another_thread_is_named(cora, monkeypatch):
+    """Where it takes this loop's batch while this one waits for it."""
+    with loader_of(cora, batch_size=32) as loader:
+        source = loader._sampler.source
+        receiver, batches = source._receiver, iter(loader)
+
+        def next_slot(*args):
+            monkeypatch.setattr(source, "_receiver", receiver)
+            next(source.slots(source.request(0, [1], 32)))
+            raise CohortError("channel", "batches of the pass asked for", "the opposite")
+
+        monkeypatch.setattr(source, "_receiver", SimpleNamespace(next=next_slot, request=receiver.request))
+        with pytest.raises(CohortError, match="one pass over a sampler at a time, found another pass begun in between"):
+            next(batches)
 
 
 @pytest.mark.parametrize(

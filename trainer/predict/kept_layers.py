@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import temporary_folder, write_whole
+from cohort_gnn.base.files import demand_writable, temporary_folder, write_whole
 from cohort_gnn.base.machine import cpu_model
 from cohort_gnn.base.version import __version__
 from cohort_gnn.dataset.array_file import map_array
@@ -126,7 +126,8 @@ def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iter
     """
     if folder.exists() and not (folder / RECORD).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise CohortError(f"--keep {folder}", "a new folder, or one that --keep made", "something else", "name another")
-    folder.mkdir(exist_ok=True)
+    with demand_writable(Path(f"--keep {folder}"), hint="make the folder above it, or name another"):
+        folder.mkdir(exist_ok=True)
     with temporary_folder(folder / "rows") as temporary:
         yield temporary
         for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):

@@ -343,7 +343,7 @@ def fill_scores(
             return scores, run_layers(layers, scores, best, job["quiet"])
         if best is None and isinstance(rows, UpdatedRows):
             rows.write(file, shape[0])
-            scores = np.load(file, mmap_mode="r")
+            scores = np.load(file, mmap_mode="r+")  # torch warns of arrays that it could not write
         else:
             take = keep_scores(scores := new_rows(shape, file, dtype), best)
             for first in range(0, shape[0], ROWS_AT_ONCE):

@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import signal
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -240,6 +241,10 @@ def test_an_appended_data_set_is_predicted_again_in_part(kept, monkeypatch, capl
     assert "0.00% of" in caplog.text
     all_classes = predicted(kept, "classes.npy", classes=True)
     assert predicted(kept, "new.npy", update=kept / "rows", classes=True) == all_classes
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tables = [predicted(kept, f"{name}.csv", update=rows) for name, rows in (("a", None), ("b", kept / "rows"))]
+    assert tables[0] == tables[1]
     monkeypatch.setattr(update, "MOST_REACHED", 0)
     assert predicted(kept, "new.npy", update=kept / "rows", keep=kept / "later") == everything
     assert "reaches most of the graph: all is computed" in caplog.text
@@ -275,6 +280,7 @@ def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path
     (tmp_path / "empty").mkdir()
     assert "expected a folder that cohort predict --keep made, found none" in refused(update=tmp_path / "empty")
     assert "expected a new folder, or one that --keep made" in refused(keep=kept / "data")
+    assert f"--keep {kept}/nowhere/rows: expected a folder that can be written" in refused(keep=kept / "nowhere/rows")
     monkeypatch.setattr(kept_layers, "cpu_model", lambda: "another")
     text = refused()
     assert "the same processor or libraries as when these rows were made" in text and cure in text

@@ -360,7 +360,7 @@ def _take_inputs(
     """Puts the files that the options name in the place of those of the source."""
     demand_options_fit(graph, inputs, replace(options, transpose=False, row_normalize=False))
     ids = options.node_ids
-    replace_task(graph, inputs, old.task, ids)
+    replace_task(graph, inputs, old.task, ids, old.node_types[old.target].num_nodes)
     if not graph.has_names:
         _take_rows(graph, inputs, old, ids)
     if not options.rename and not any(nodes.features or nodes.num_nodes for nodes in graph.nodes.values()):
@@ -385,7 +385,7 @@ def _take_rows(graph: Graph, inputs: SourceOptions, old: StoredGraph, ids: np.nd
     edges = graph.edges or {EDGE_TYPE: Edges.in_memory("no edges", NO_EDGES, NO_EDGES)}
     has_edges = bool(graph.edges)
     graph.edges = edges
-    replace_graph(graph, replace(inputs, nodes=None), ids, needs_rows=False)
+    replace_graph(graph, replace(inputs, nodes=None), ids, needs_rows=False, first=there)
     graph.edges = graph.edges if has_edges else {}
     (nodes,) = graph.nodes.values()
     if nodes.num_nodes not in (None, 0, more) and more is not None:

@@ -173,14 +173,15 @@ def _demand_no_rows_renamed(graph: Graph, inputs: SourceOptions, options: Conver
         raise CohortError("--rename", "edges alone, as rows do not say whose they are", actual, hint)
 
 
-def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray | None) -> None:
+def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray | None, first: int = 0) -> None:
     """Puts the labels and splits that the options name in the place of those of the source.
 
     Args:
         ids: int64 [V] of the nodes, where they are known.
+        first: the number of the node of the first row.
     """
     if inputs.labels is not None:
-        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task, ids), True
+        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task, ids, first), True
     if inputs.splits is not None:
         graph.splits, graph.splits_from = tables.read_splits(inputs.splits, inputs.text("splits")), "--splits"
     elif graph.splits is not None and graph.labels is None:
@@ -188,11 +189,14 @@ def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray
         graph.notes.append("no labels: the splits of the source are not used")
 
 
-def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None, needs_rows: bool = True) -> None:
+def replace_graph(
+    graph: Graph, inputs: SourceOptions, ids: np.ndarray | None, needs_rows: bool = True, first: int = 0
+) -> None:
     """Replaces nodes and edges of a source without named types by what the options name.
 
     Args:
         needs_rows: without rows of features, the graph is refused.
+        first: the number of the node of the first row.
     """
     if graph.has_names:
         return
@@ -204,7 +208,7 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None, n
         if chosen and (file is None or not _is_table(file)):
             raise CohortError(option, "a .csv or .parquet file that has columns", str(file or "none"))
     if inputs.features is not None and str(inputs.features) != ONES:
-        nodes = replace(nodes, features=_features(inputs.features, inputs, graph.notes, ids))
+        nodes = replace(nodes, features=_features(inputs.features, inputs, graph.notes, first))
     elif inputs.features is not None:
         nodes = replace(nodes, features=None)
     elif nodes.features is None and needs_rows:
@@ -250,7 +254,7 @@ def _open_table(
     return table, numbers if wanted else [i for i in numbers if i != column], column
 
 
-def _features(path: Path, inputs: SourceOptions, notes: list[str], ids: np.ndarray | None) -> Rows:
+def _features(path: Path, inputs: SourceOptions, notes: list[str], first: int) -> Rows:
     """The rows of a file; of a table, the columns that are features."""
     text = inputs.text("features")
     if not _is_table(path):
@@ -262,7 +266,8 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str], ids: np.ndarr
         _demand_features(table, numbers, text, is_said)
     total = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
     if inputs.ids_of("features") is None and inputs.node_ids is None:
-        tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text)
+        others = [i for i in range(len(table.titles)) if i not in numbers]
+        tables.demand_order(table, others, text, first=first)
     ids_note = "" if column is None else f"; ids: {table.titles[column]}"
     notes.append(f"{path.name}: {len(names)}{total} columns taken as features: {shortened(names)}{ids_note}")
     return Rows.from_table(table, numbers if inputs.feature_columns or column is not None else None)
@@ -292,7 +297,7 @@ def _demand_features(table: TableFile, numbers: list[int], text: TextOptions, is
     raise CohortError(str(table.path), "only columns of features", actual, hint)
 
 
-def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray | None) -> Labels:
+def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray | None, first: int) -> Labels:
     """The labels of a file; of a table, the column that is meant."""
     text = inputs.text("labels")
     if not _is_table(path):
@@ -309,9 +314,9 @@ def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray |
             hint += "; --label-type multilabel takes all, each a label of its own"
         raise CohortError(str(path), "one column, the label of each node", shortened(names), hint)
     if inputs.ids_of("labels") is None:
-        tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text, node_ids)
+        tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text, node_ids, first)
         if not wanted and len(numbers) > 1:
-            tables.demand_order(table, numbers, text, node_ids)
+            tables.demand_order(table, numbers, text, node_ids, first)
     read_ids: Callable[[], np.ndarray] | None = None
     if column is not None:
         place, number = table.place(column), column

@@ -116,10 +116,10 @@ class _NodeFiles:
     """What the files of a node type say."""
 
     def __init__(self, path: Path, type_: str, entry: NodesOf, before: KnownNodes | None = None):
-        self._place, self._type, self._entry, self._files = f"{path}: nodes.{type_}", type_, entry, _Files(path)
-        self._options = entry.options(self._place)
-        self._table = self._open_table()
+        self._place, self._type, self._entry = f"{path}: nodes.{type_}", type_, entry
         self._first = 0 if before is None else before.count
+        self._files, self._options = _Files(path, self._first), entry.options(self._place)
+        self._table = self._open_table()
         self._demand_ids_as(before)
         self.ids: NodeIds | None = None
         if entry.id not in (None, NONE):
@@ -130,7 +130,7 @@ class _NodeFiles:
         if entry.id is None and self._table is not None:
             chosen = self._table.choose(self._columns())
             others = [i for i in range(len(self._table.titles)) if i not in chosen]
-            tables.demand_order(self._table, others, self._options)
+            tables.demand_order(self._table, others, self._options, first=self._first)
         self.features = self._features()
         self.num_nodes = self._num_nodes()
         if entry.features == ONES:
@@ -308,10 +308,10 @@ def _id_columns(entry: NodesOf) -> list[str]:
 
 
 class _Files:
-    """The files that a description names, in its folder."""
+    """The files that a description names, in its folder; `first`: the number of the node of a table's first row."""
 
-    def __init__(self, path: Path):
-        self._path, self.name = path, path.name
+    def __init__(self, path: Path, first: int = 0):
+        self._path, self.name, self._first = path, path.name, first
 
     def path_of(self, place: str, file: str) -> Path:
         """Raises CohortError for a file outside the folder."""
@@ -326,7 +326,8 @@ class _Files:
             raise CohortError(str(table.path), "at least one column", "none", HINT)
         tables.demand_part_order(table)
         if entry.id is None and entry.columns is not None:
-            tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], options)
+            others = [i for i in range(len(table.titles)) if i not in numbers]
+            tables.demand_order(table, others, options, first=self._first)
         return table, numbers
 
     def rows(self, place: str, source: str | FileOf) -> Rows:

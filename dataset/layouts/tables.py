@@ -299,16 +299,21 @@ def demand_part_order(table: TableFile) -> None:
         raise CohortError(str(table.path), expected, actual, hint)
 
 
-def demand_order(table: TableFile, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:
+def demand_order(
+    table: TableFile, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None, first: int = 0
+) -> None:
     """Raises CohortError if a column of a table of nodes that is not chosen has ids in another order than the rows.
 
     Args:
         ids: of the nodes, where they are known.
+        first: the number of the node of the first row.
     """
     option = "id" if options.in_yaml else "id-column"
 
     def cure(name: str) -> str:
+        if first:
+            return f"{options.says(option, NONE)}: row i is the new node {first} + i, whatever its {name}"
         hint = f"{options.says(option, name)}: the rows are those of the nodes with these ids"
         return f"{hint}; {options.says(option, NONE)}: row i is node i; or sort the table by {name}"
 
-    demand_no_ids(table, others, "node", cure, ids)
+    demand_no_ids(table, others, "node", cure, ids, first)

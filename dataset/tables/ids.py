@@ -19,7 +19,12 @@ def named_ids(table: TableFile) -> list[int]:
 
 
 def demand_no_ids(
-    table: TableFile, others: Sequence[int], kind: str, cure: Callable[[str], str], ids: np.ndarray | None = None
+    table: TableFile,
+    others: Sequence[int],
+    kind: str,
+    cure: Callable[[str], str],
+    ids: np.ndarray | None = None,
+    first: int = 0,
 ) -> None:
     """Raises CohortError if one of the columns that are not chosen has ids in another order than the rows.
 
@@ -27,11 +32,14 @@ def demand_no_ids(
         kind: "node" or "edge".
         cure: what to do about the column of this name.
         ids: of the rows; None: their numbers.
+        first: the number of the first row. What is not called as ids are may count rows of the file, from 0.
     """
-    if table.row_ids is not None and (ids is None or list(ids[:2]) != list(table.row_ids[:2])):
+    which = f"row i to be {kind} {f'{first} + ' if first else ''}i"
+    known = [first, first + 1] if ids is None and first else [] if ids is None else list(ids[:2])
+    if table.row_ids is not None and list(table.row_ids[:2]) != known[: len(table.row_ids)]:
         actual = f"an index of pandas from {table.row_ids[0]} in steps of {table.row_ids.step}"
         hint = f"table.reset_index() makes a column of it, reset_index(drop=True) drops it; {cure('index')}"
-        raise CohortError(str(table.path), f"row i to be {kind} i", actual, hint)
+        raise CohortError(str(table.path), which, actual, hint)
     if len(table.titles) < 2:
         return
     named = named_ids(table)
@@ -39,13 +47,16 @@ def demand_no_ids(
         numbers = integers_of(table, i, is_named=i in named)
         if numbers is None:
             continue
-        wanted = np.arange(len(numbers)) if ids is None else ids
+        wanted = np.arange(first, first + len(numbers)) if ids is None else ids
         if len(wanted) != len(numbers):
             continue  # another error says so
+        is_called = table.names and is_id_name(table.titles[i])
+        if first and not is_called and np.array_equal(numbers, np.arange(len(numbers))):
+            continue
         off = np.flatnonzero(numbers != wanted)
         if len(off):
             name, row = table.titles[i], int(off[0])
-            expected = f"row i to be {kind} i: {name} {wanted[row]} in row {row}"
+            expected = f"{which}: {name} {wanted[row]} in row {row}"
             raise CohortError(str(table.path), expected, f"{name} {numbers[row]:.0f}", cure(name))
 
 

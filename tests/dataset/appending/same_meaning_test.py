@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from random_graphs import files_of
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import append, import_graph
+from cohort_gnn.dataset import append, append_from_tables, from_tables, import_graph
 from cohort_gnn.dataset.columns import Columns, first_difference, read_columns
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
@@ -139,6 +140,32 @@ def test_columns_from_another_data_set_are_declared_again(folder):
     import_graph(folder / "edges.csv", folder / "arrays", inputs=inputs)
     with pytest.raises(CohortError, match="--columns-from: expected columns or classes with names, found none"):
         import_graph(folder / "edges.csv", folder / "other", inputs=inputs, columns_from=folder / "arrays")
+
+
+def test_ids_of_new_rows_go_on_where_those_before_end(folder):
+    """A column of ids has the numbers of the new nodes: with those of nodes that are there, it is refused."""
+    frame = pd.DataFrame({"id": np.arange(8), "a": np.arange(8) / 2, "y": [0, 1] * 4})
+    keys = {"features": ["a"], "label": "y"}
+    edges = pd.DataFrame({"a": [0, 1], "b": [1, 2]})
+    from_tables(
+        folder / "data",
+        nodes={"u": {"table": frame[:3]} | keys},
+        edges={("u", "e", "u"): {"table": edges, "source": "a", "target": "b"}},
+    )
+    for some in (frame[:2], frame[4:6]):
+        with pytest.raises(CohortError, match=r"expected row i to be node 3 \+ i"):
+            append_from_tables(folder / "data", nodes={"u": {"table": some} | keys}, split=(1, 0, 0))
+    append_from_tables(folder / "data", nodes={"u": {"table": frame[3:5]} | keys}, split=(1, 0, 0))
+    columns = {"feature_columns": ["a"], "label_columns": ["y"]}
+    for name, some in (("csv", frame[5:7]), ("parquet", frame[7:].drop(columns="id"))):  # with an index of pandas, too
+        file = folder / f"more.{name}"
+        some.to_csv(file, index=False) if name == "csv" else some.to_parquet(file)
+        append(folder / "data", inputs=SourceOptions(features=file, labels=file, **columns), split=(1, 0, 0))
+        with pytest.raises(CohortError, match=r"expected row i to be node \d \+ i"):
+            append(folder / "data", inputs=SourceOptions(features=file, labels=file, **columns), split=(1, 0, 0))
+    assert np.load(folder / "data" / "features.npy")[:, 0].tolist() == frame["a"].tolist()
+    frame[:1].drop(columns="id").to_csv(folder / "counted.csv")  # a frame of its own: pandas counts its rows
+    append(folder / "data", inputs=SourceOptions(features=folder / "counted.csv", feature_columns=["a"]))
 
 
 def test_texts_name_files_too(folder):

@@ -59,6 +59,8 @@ def train(
     if not isinstance(data, str | os.PathLike | StoredGraph):
         hint = "cohort.from_pyg(data, FOLDER) writes a PyG graph as a data set"
         raise CohortError("cohort.train: data", "the folder of a data set, or a Dataset", type(data).__name__, hint)
+    if not isinstance(out, str | os.PathLike):
+        raise CohortError("cohort.train: out", "a folder for results and logs", repr(out)[:80])
     known = {option.name: option for option in options_of(RunSpec) if option.name != "out"}
     values = {}
     for name, value in options.items():
@@ -69,7 +71,8 @@ def train(
         if name == "callbacks" and (isinstance(value, str) or not all(isinstance(entry, str) for entry in value or [])):
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
             raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
-        values[name] = checked(f"cohort.train: {name}", value, known[name].type)
+        text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        values[name] = checked(f"cohort.train: {name}", text, known[name].type)
     folder = data.path if isinstance(data, StoredGraph) else Path(data).expanduser()
     run = Path(out).expanduser()
     kept = None if import_to is None else Path(import_to).expanduser()

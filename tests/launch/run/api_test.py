@@ -3,6 +3,7 @@
 import json
 import threading
 
+import numpy as np
 import pytest
 
 import cohort_gnn as cohort
@@ -48,6 +49,14 @@ def test_options_are_checked(cora, tmp_path, options, place, found):
     with pytest.raises(CohortError) as error:
         cohort.train(cora, tmp_path / "run", **SMALL | options)
     assert (error.value.place, error.value.found) == (place, found) and not (tmp_path / "run").exists()
+
+
+def test_files_among_the_options_may_be_paths(cora, tmp_path):
+    np.save(tmp_path / "weights.npy", np.ones(open_dataset(cora).num_classes))
+    summary = cohort.train(cora, tmp_path / "run", **SMALL, class_weights=tmp_path / "weights.npy")
+    assert summary["loss_name"] == f"cross entropy, class weights {tmp_path / 'weights.npy'}"
+    with pytest.raises(CohortError, match="cohort.train: out: expected a folder for results and logs, found None"):
+        cohort.train(cora, None, **SMALL)
 
 
 def test_a_graph_in_memory_is_no_data_set(cora, tmp_path):

@@ -254,7 +254,9 @@ def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
     with np.errstate(over="ignore", under="ignore"):
         weights = float32(place, array)
-    lost = array[(np.isinf(weights) & np.isfinite(array)) | ((weights == 0) & (array != 0))]
+    lost = array[np.isinf(weights) & np.isfinite(array)]
+    if len(array) and not weights.any():  # a few may become 0 beside others
+        lost = array[array != 0]
     if len(lost):
         hint = "multiply all weights by one number: only their ratios count for draws"
         raise CohortError(place, "weights that float32 holds", f"{lost[0]}", hint)

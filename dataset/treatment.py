@@ -20,6 +20,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         reverse: each edge also came in the other direction; of several types, in relations of their own.
         dedupe: equal edges once.
         time_unit: of times that were timestamps or dates, such as "s"; None: integers.
+        ends: the names of the columns of sources and targets, by "source.name.target", of edges in tables.
     """
 
     format: Literal["cohort-import"] = "cohort-import"
@@ -31,6 +32,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     row_normalize: bool = False
     pca: int | None = None
     time_unit: str | None = None
+    ends: dict[str, tuple[str, str]] = {}
 
 
 def other_options(before: Treatment | None, after: Treatment | None) -> list[str]:

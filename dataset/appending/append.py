@@ -194,6 +194,7 @@ def append_graph(
         known = _treatment_of(path, treatment)
         graph = read(old)
         removed = None if read_removed is None else read_removed(old)
+        _demand_same_ends([graph] if removed is None else [graph, removed], path, known)
         options = ConvertOptions(
             memory=memory,
             transpose=known.transpose,
@@ -410,6 +411,17 @@ def _demand_known_order(graph: Graph, old: StoredGraph, known: Treatment) -> Non
     if old.node_types[NODE_TYPE].node_times is not None and relation.edge_table is not None:
         expected = "edges without features, where nodes have times and each edge its reverse"
         raise CohortError(graph.place, expected, "features", AGAIN)
+
+
+def _demand_same_ends(graphs: Sequence[Graph], path: Path, known: Treatment) -> None:
+    """Raises CohortError where sources are in the column that had the targets in the first import."""
+    for relation, edges in (pair for graph in graphs for pair in graph.edges.items()):
+        before = known.ends.get(".".join(relation))
+        if before is not None and before[0] != before[1] and edges.ends == before[::-1]:
+            source, target = before
+            hint = f"--columns {source},{target} (source: {source}, target: {target}) says which are which"
+            expected = f"{source} -> {target}, as in the first import of {path}"
+            raise CohortError(edges.place, expected, f"{target} -> {source}", hint)
 
 
 def _demand_same_unit(graph: Graph, path: Path, known: Treatment) -> None:

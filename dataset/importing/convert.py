@@ -126,6 +126,7 @@ class Conversion:
             row_normalize=options.row_normalize,
             pca=options.pca,
             time_unit=graph.time_unit,
+            ends={".".join(name): edges.ends for name, edges in graph.edges.items() if edges.ends is not None},
         )
 
     def _prefix(self, type_: str | EdgeType) -> str:

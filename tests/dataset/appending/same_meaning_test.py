@@ -168,6 +168,20 @@ def test_ids_of_new_rows_go_on_where_those_before_end(folder):
     append(folder / "data", inputs=SourceOptions(features=folder / "counted.csv", feature_columns=["a"]))
 
 
+def test_edges_do_not_turn_round(folder):
+    """Columns in another order, of names that do not say which is the source."""
+    np.save(folder / "x.npy", np.ones((3, 1), np.float32))
+    (folder / "first.csv").write_text("payer,payee\n0,1\n1,2\n2,0\n")
+    (folder / "more.csv").write_text("payee,payer\n1,0\n")
+    import_graph(folder / "first.csv", folder / "data", inputs=SourceOptions(features=folder / "x.npy"))
+    for options in ({"edges": folder / "more.csv"}, {"remove_edges": folder / "more.csv"}):
+        with pytest.raises(CohortError, match="expected payer -> payee, as in .*found payee -> payer") as refused:
+            append(folder / "data", **options)
+        assert "--columns payer,payee" in refused.value.hint
+    append(folder / "data", edges=folder / "more.csv", inputs=SourceOptions(columns=["payer", "payee"]))
+    assert np.load(folder / "data" / "indices.npy").tolist() == [2, 0, 0, 1]
+
+
 def test_texts_name_files_too(folder):
     columns = {"feature_columns": ["age", "pay"], "id_column": "none"}
     of_paths, of_texts = (SourceOptions(features=kind(folder / "nodes.csv"), **columns) for kind in (Path, str))

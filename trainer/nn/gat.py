@@ -10,7 +10,7 @@ from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize, require_plain
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
-from cohort_gnn.nn.linear import end_scores
+from cohort_gnn.nn.linear import called, end_scores
 from cohort_gnn.nn.row_tiles import rows_stand_alone
 
 
@@ -64,7 +64,7 @@ class GATRules:
         keeps = self.sum_bytes(rows, block) <= kept_bytes(rows.device)
         out = self._attended(rows, scores, block, num_shared, edge_scores, keeps)
         if self.residual and target is not None:
-            out = out + self.res(target)
+            out = out + called(self.res, target)
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
     def from_scores(
@@ -146,7 +146,7 @@ class GATRules:
             rows, row_index = (source.rows, source.row_index) if isinstance(source, IndexedRows) else (source, None)
             piece_rows = piece_rows_of(weight, keeps)
         else:
-            rows = lin(source)
+            rows = called(lin, source)
         row = None if row_index is None else row_index[block.source]
         inputs = *scores, *edge_scores, block.indptr, block.source, row, block.num_targets
         out = attend(rows, weight, *inputs, self.heads, loops, self.negative_slope, p, keys, piece_rows, dtype)[0]

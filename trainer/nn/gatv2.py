@@ -10,7 +10,7 @@ from cohort_gnn.nn.edge_ops import dropped, edge_softmax, weighted_sum
 from cohort_gnn.nn.inputs import edge_rows_of, is_prefix
 from cohort_gnn.nn.joined_ops import joined_scores
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
-from cohort_gnn.nn.linear import through
+from cohort_gnn.nn.linear import called, through
 
 
 class GATv2Rules:
@@ -87,4 +87,4 @@ class GATv2Rules:
             raise CohortError(f"fill_value {self.fill_value!r}", '"mean", a number or a tensor', "a Block", hint)
         else:
             filled = torch.as_tensor(self.fill_value, dtype=rows.dtype, device=rows.device).expand(loops, rows.shape[1])
-        return edge_rows, self.lin_edge(filled).to(dtype).contiguous()
+        return edge_rows, called(self.lin_edge, filled).to(dtype).contiguous()

@@ -8,7 +8,7 @@ from cohort_gnn.nn import kernels, ops
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_indexed, materialize, require_indexed_rows
-from cohort_gnn.nn.linear import linear
+from cohort_gnn.nn.linear import called, linear
 from cohort_gnn.nn.operators import operator
 from cohort_gnn.nn.row_tiles import rows_stand_alone
 
@@ -44,9 +44,12 @@ class GCNRules:
             x, activation = activation(x), None
         if sums_first:
             return self._linear_of_sums(x, block, loop, activation)
-        transformed = self.lin(x)
+        transformed = called(self.lin, x)
         out = self._summed(transformed, block, loop, transformed.dtype)
-        return out if self.bias is None else out + self.bias
+        if self.bias is None:
+            return out
+        is_amp = torch.is_autocast_enabled(x.device.type)
+        return out + (self.bias if is_amp else self.bias.to(out.dtype))
 
     def _linear_of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
         """Rows are summed, then multiplied by the weights."""

@@ -11,7 +11,7 @@ from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.head_kernels import EdgeScores, by_head
 from cohort_gnn.nn.inputs import require_plain
 from cohort_gnn.nn.kernels import GroupedEdges
-from cohort_gnn.nn.linear import head_linear
+from cohort_gnn.nn.linear import called, head_linear
 from cohort_gnn.nn.operators import once_differentiable
 from cohort_gnn.spec.graph import EdgeType
 
@@ -53,7 +53,7 @@ class HGTRules:
             own = x_dict[name][: num_targets[name]]
             relations = [relation for relation in edge_index_dict if relation[2] == name]
             sums = self._attended(own, name, relations, keys_and_values, edge_index_dict)
-            rows = self.out_lin.lins[name](F.gelu(sums))
+            rows = called(self.out_lin.lins[name], F.gelu(sums))
             if rows.shape[1] == own.shape[1]:
                 share = self.skip[name].sigmoid()
                 rows = share * rows + (1 - share) * own
@@ -65,7 +65,10 @@ class HGTRules:
         lin, width = self.kqv_lin.lins[name], self.out_channels
         require_plain(lin)
         parts = (slice(0, width), slice(2 * width, None)) if for_sources else (slice(width, 2 * width),)
-        return F.linear(rows, *(torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias)))
+        arrays = (torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias))
+        return F.linear(
+            rows, *(arrays if torch.is_autocast_enabled(rows.device.type) else (a.to(rows) for a in arrays))
+        )
 
     def _attended(
         self,

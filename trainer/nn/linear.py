@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, has_hooks, is_plain
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, has_hooks, is_plain, materialize
 from cohort_gnn.nn.operators import Operator, once_differentiable
 from cohort_gnn.nn.row_tiles import rows_stand_alone
 
@@ -37,6 +37,14 @@ def through(module: nn.Module, rows: Tensor) -> Tensor:
     if is_plain(module) and rows.dim() == 2:
         return linear(rows.to(amp_dtype(rows)), module.weight, module.bias)
     return module(rows)
+
+
+def called(module: nn.Module, rows: Tensor) -> Tensor:
+    """``module(rows)`` of a linear layer, whose weights get the dtype of the rows where they have another."""
+    if rows.dtype == module.weight.dtype or torch.is_autocast_enabled(rows.device.type):
+        return module(rows)
+    materialize(module, rows.shape[1])
+    return through(module, rows)
 
 
 class _Linear(torch.autograd.Function):

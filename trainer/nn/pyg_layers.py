@@ -5,6 +5,7 @@ Each is PyG's layer with a faster path before it; PyG's own code runs for all in
 
 from dataclasses import dataclass, field
 
+import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch_geometric.typing import OptPairTensor, OptTensor
@@ -116,7 +117,10 @@ class GCNConv(Checked, GCNRules, pyg.GCNConv):
         if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index, x)):
             x = x if activation is None else activation(x)
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
-        return super().forward(x, edge_index, activation=activation)
+        out = super().forward(x, edge_index, activation=activation)
+        if self.bias is None or not torch.is_autocast_enabled(out.device.type):
+            return out
+        return out.to(torch.promote_types(out.dtype, self.bias.dtype))  # whichever comes first, sums or products
 
 
 class GATConv(Checked, GATRules, pyg.GATConv):

@@ -303,3 +303,26 @@ def test_a_block_beside_changed_layers_is_refused():
     block = cohort.nn.Block(torch.tensor([0, 2]), torch.tensor([1, 2]), 3, 1)
     with pytest.raises(CohortError, match="expected plain linear layers inside, found Linear, which was changed"):
         layer((torch.ones(3, 7), torch.ones(1, 7)), block)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_16_bits_are_taken_by_weights_of_float32(kind, dtype):
+    layer, x = KINDS[kind]().eval(), graph()[0]
+    accelerate(layer)
+    rows = x.to(dtype).requires_grad_()
+    out = rows_of(kind, layer, rows)
+    torch.testing.assert_close(out.float(), rows_of(kind, layer, rows.float()), rtol=2e-2, atol=2e-2)
+    out.float().sum().backward()
+    assert rows.grad.dtype == dtype
+    assert {weight.grad.dtype for weight in layer.parameters() if weight.grad is not None} == {torch.float32}
+
+
+@pytest.mark.parametrize("dims", [(7, 40), (40, 7)])
+def test_gcn_has_one_dtype_under_autocast_whichever_comes_first(dims):
+    theirs = pyg.GCNConv(*dims)
+    ours, (_, edge_index) = copy.deepcopy(theirs), graph()
+    accelerate(ours)
+    with torch.autocast("cpu", torch.bfloat16):
+        x = torch.randn(60, dims[0])
+        assert ours(x, edge_index).dtype == theirs(x, edge_index).dtype == torch.float32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from cohort_gnn.dataset.importing.row_options import transformed
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.meta import SPLITS
-from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
+from cohort_gnn.dataset.original_ids import FILE, RENAMED, original_ids, write_ids
 from cohort_gnn.dataset.reverses import EdgesByTarget, find_reverses
 from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
 from cohort_gnn.dataset.writer import random_splits
@@ -390,17 +391,31 @@ class Appending(Conversion):
         removed = tuple(self._taken / f"{prefix}{name}.npy" for name in ("indptr", "indices")) if removes else None
         if removed is not None:
             self._widen(removed[1], known.indices.dtype)
-        count, self.changed[relation] = _native.merge_edges(
-            place=self.graph.place if not self.graph.has_names else f"{self.graph.place}: {', '.join(relation)}",
-            order=order,
-            dedupe=treatment.dedupe,
-            has_loops=treatment.self_loops == "add" and relation[0] == target,
-            indptr=files.pop("indptr"),
-            indices=files.pop("indices"),
-            beside=list(files.values()),
-            removed=removed,
-        )
+        try:
+            count, self.changed[relation] = _native.merge_edges(
+                place=self.graph.place if not self.graph.has_names else f"{self.graph.place}: {', '.join(relation)}",
+                order=order,
+                dedupe=treatment.dedupe,
+                has_loops=treatment.self_loops == "add" and relation[0] == target,
+                indptr=files.pop("indptr"),
+                indices=files.pop("indices"),
+                beside=list(files.values()),
+                removed=removed,
+            )
+        except CohortError as error:
+            raise self._with_ids(relation, error) from error
         return count
+
+    def _with_ids(self, relation: EdgeType, error: CohortError) -> CohortError:
+        """The error with the ids of the ends of the edge that it names."""
+        numbers = re.fullmatch(r"edge (\d+) -> (\d+)", error.found)
+        if numbers is None:
+            return error
+        names = []
+        for type_, node in zip(relation[::2], map(int, numbers.groups()), strict=True):
+            ids = original_ids(self.old.path, type_)
+            names.append(str(node if ids is None or node >= len(ids) else ids[node]))
+        return CohortError(error.place, error.expected, f"edge {' -> '.join(names)}", error.hint)
 
     def _widen(self, file: Path, dtype: np.dtype) -> None:
         """Gives the neighbours in a file the type that those of the data set have."""

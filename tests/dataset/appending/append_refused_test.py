@@ -37,6 +37,7 @@ ARRAYS = {
     "none": np.empty(0, np.int64),
     "first": np.array([0]),
     "gone": np.array([[3], [0]]),
+    "id_gone": np.array([[13], [10]]),
 }
 
 
@@ -107,6 +108,7 @@ CASES = {
         "expected edges that the data set has, found edge 3 -> 0",
         "",
     ),
+    "no edge to remove, by ids": ("ids", {"remove_edges": "id_gone"}, "found edge 13 -> 10", "leave it out"),
     "weights missing": ("weighted", {"edges": "edges"}, "expected edges with weights", "--edge-weights FILE"),
     "not a number": ("weighted", {"edges": "edges", "edge_weights": "nan"}, "expected a finite number", "nan_to_num"),
     "rounded sum": (

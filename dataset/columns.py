@@ -146,6 +146,6 @@ def read_columns(folder: str | os.PathLike) -> Columns:
         return Columns()
     try:
         return msgspec.json.decode(text, type=Columns)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         member, expected, actual = misfit(error)
         raise CohortError(f"{path}: {member}".removesuffix(": "), expected or "JSON", actual, hint) from None

@@ -111,7 +111,7 @@ def request_of(body: bytes, content_type: str) -> Request:
             return msgspec.convert(_row_of(body), Request)
         if kind == JSON:
             return msgspec.json.decode(body, type=Request)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CohortError("the body", "a request as /openapi.json describes it", str(error)) from error
     raise CohortError("Content-Type", f"{JSON} or {ARROW}", kind[:80])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import decimal
+import re
 from pathlib import Path
 
 import numpy as np
@@ -339,3 +340,11 @@ def test_columns_of_another_data_set_are_the_same_ones(tmp_path):
     for number, (features, users, folder, message) in enumerate(cases):
         with pytest.raises(CohortError, match=message):
             made(tmp_path / f"out{number}", features, users, options={"columns_from": folder})
+
+
+@pytest.mark.parametrize("text", [b"", b"[1]", b'{"nodes": {"a', b'{"classes": ["\xff"]}', b'{"nodes": {"\xff": []}}'])
+def test_damaged_columns_of_a_data_set_are_refused(tmp_path, text):
+    (tmp_path / "columns.json").write_bytes(text)
+    with pytest.raises(CohortError, match=re.escape(str(tmp_path / "columns.json"))) as refusal:
+        read_columns(tmp_path)
+    assert "import the data set again" in refusal.value.hint

@@ -60,6 +60,7 @@ from cohort_gnn.spec.options import flag_of
 PARTITION = re.compile(r"partition-\d+\.npy")
 SHARDS = "shards"
 NO_EDGES = np.empty(0, np.int64)
+FLAGS = {"reverse": "--reverse-edges", "dedupe": "--dedupe", "self_loops": "--self-loops"}
 
 Value = TypeVar("Value")
 
@@ -256,7 +257,8 @@ def _treatment_of(path: Path, said: EdgeTreatment) -> Treatment:
     for name, value in values.items():
         if value is not None and value != getattr(known, name):
             hint = f"leave it out: what {path / TREATMENT} says is done"
-            raise CohortError(f"--{name.replace('_', '-')}", str(getattr(known, name)), str(value), hint)
+            flag = "--undirected" if said.undirected and value is True else FLAGS[name]
+            raise CohortError(flag, str(getattr(known, name)), str(value), hint)
     return known
 
 
@@ -360,6 +362,8 @@ def _take_inputs(
 ) -> None:
     """Puts the files that the options name in the place of those of the source."""
     demand_options_fit(graph, inputs, replace(options, transpose=False, row_normalize=False))
+    if inputs.target not in (None, old.target):
+        raise CohortError("--target", f"{old.target}, as {old.path} has", inputs.target, "leave it out")
     ids = options.node_ids
     replace_task(graph, inputs, old.task, ids, old.node_types[old.target].num_nodes)
     if not graph.has_names:

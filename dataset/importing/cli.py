@@ -59,6 +59,13 @@ def register(commands: argparse._SubParsersAction) -> None:
     _add_edge_options(command.add_argument_group("edges"))
     group = command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE", TENSORS_HELP)
     add_source_options(group)
+    group.add_argument(
+        "--label-type",
+        dest="task",
+        choices=TASKS,
+        default="classification",
+        help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
+    )
     rename(command, "--task", "--label-type")
     features = command.add_argument_group("features")
     features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
@@ -179,13 +186,6 @@ def add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--labels", type=Path, metavar="FILE", help="label of each node: .npy, .csv or .parquet")
     group.add_argument(
         "--label-columns", type=columns, metavar="A", help="columns of a table of labels; default: the only column"
-    )
-    group.add_argument(
-        "--label-type",
-        dest="task",
-        choices=TASKS,
-        default="classification",
-        help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
     )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="files of ids or masks")
     group.add_argument(

@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import here, refused
 from random_graphs import TypedCase, files_of
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import append, import_graph
+from cohort_gnn.dataset.appending.append import EdgeTreatment
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
 NODES = 6
@@ -163,3 +165,19 @@ def test_what_does_not_fit_is_refused(folder, name):
         append(folder / data, **sources, inputs=SourceOptions(**options))
     assert text in str(error.value) and cure in error.value.hint
     assert files_of(folder / data) == before and set(folder.iterdir()) == names
+
+
+def test_options_that_the_data_set_has_settled_are_refused(folder):
+    before = files_of(folder / "plain")
+    for given, text in (
+        ({"undirected": True}, "--undirected: expected False, found True"),
+        ({"reverse": True}, "--reverse-edges: expected False, found True"),
+        ({"self_loops": "add"}, "--self-loops: expected keep, found add"),
+    ):
+        with pytest.raises(CohortError, match=text):
+            append(folder / "plain", edges=folder / "edges.npy", treatment=EdgeTreatment(**given))
+    with pytest.raises(CohortError, match="--target: expected node, as .*plain has, found item"):
+        append(folder / "plain", inputs=SourceOptions(features=folder / "x2.npy", target="item"))
+    command = ["append", folder / "plain", "--edges", folder / "edges.npy", "--label-type", "regression"]
+    refused(here("dataset", *command), 2, "unrecognized arguments: --label-type regression")
+    assert files_of(folder / "plain") == before

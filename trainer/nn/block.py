@@ -41,6 +41,13 @@ class Block:
     row_index: Tensor | None = None
     own_row_index: Tensor | None = None
 
+    def __post_init__(self):
+        for name in ("indptr", "source"):
+            array = getattr(self, name)
+            if array.dtype != torch.int64 or array.dim() != 1 or not array.is_contiguous():
+                actual = f"{array.dtype} {list(array.shape)}"
+                raise CohortError(f"Block: {name}", "int64 [any], contiguous", actual, ".long().contiguous()")
+
     def to(self, device: torch.device) -> "Block":
         """The same block on a device."""
         moved = {
@@ -84,6 +91,8 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         raise CohortError("edge_index: shape", "[2, edges]", str(list(edge_index.shape)))
     indptr = offsets_of(edge_index)
     if indptr is not None:
+        if not torch.compiler.is_compiling():
+            _demand_ids("source", edge_index[0], num_sources)
         return Block(indptr, edge_index[0], num_sources, num_targets)
     return _sorted(edge_index, num_sources, num_targets)
 
@@ -120,12 +129,17 @@ _unwritten.register_fake(lambda indptr, edge_index, version: torch.empty_like(in
 
 def _sorted(edge_index: Tensor, num_sources: int, num_targets: int) -> Block:
     source, target = edge_index
-    if edge_index.device.type == "cpu" and edge_index.numel():
-        for name, ids, end in (("source", source, num_sources), ("target", target, num_targets)):
-            low, high = (int(value) for value in ids.aminmax())
-            if low < 0 or high >= end:
-                raise CohortError(f"edge_index: {name}", f"ids in [0, {end})", f"{low} to {high}")
+    _demand_ids("source", source, num_sources)
+    _demand_ids("target", target, num_targets)
     ordered = torch.sort(target, stable=True)
     targets = torch.arange(num_targets + 1, device=target.device)
     indptr = torch.searchsorted(ordered.values, targets)
     return Block(indptr, source[ordered.indices], num_sources, num_targets, ordered.indices)
+
+
+def _demand_ids(name: str, ids: Tensor, end: int) -> None:
+    """Raises CohortError for ids of rows that there are not; on a GPU nobody knows them."""
+    if ids.device.type == "cpu" and ids.numel():
+        low, high = (int(value) for value in ids.aminmax())
+        if low < 0 or high >= end:
+            raise CohortError(f"edge_index: {name}", f"ids in [0, {end})", f"{low} to {high}", "x has too few rows")

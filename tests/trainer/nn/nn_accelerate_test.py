@@ -11,6 +11,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
+from torch_geometric.data import Data
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
@@ -326,3 +327,25 @@ def test_gcn_has_one_dtype_under_autocast_whichever_comes_first(dims):
     with torch.autocast("cpu", torch.bfloat16):
         x = torch.randn(60, dims[0])
         assert ours(x, edge_index).dtype == theirs(x, edge_index).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hgt"])
+def test_a_batch_with_too_few_rows_is_refused(shm, kind):
+    """As edges without the offsets of a batch are: nothing beyond x is read."""
+    layer, (x, edge_index) = KINDS[kind](), graph()
+    accelerate(layer)
+    data = Data(x=x, edge_index=edge_index, edge_type=torch.arange(500) % 3)
+    with cohort.NeighborLoader(data, [4, 3], batch_size=4, device="cpu") as loader:
+        batch = next(iter(loader)).clone()
+    types = [batch.edge_type] * kind.startswith("r")
+    assert layer(batch.x, batch.edge_index, *types).shape == (batch.num_nodes, 5)
+    with pytest.raises(CohortError, match=r"edge_index: source: expected ids in \[0, 6\).*\n.*x has too few rows"):
+        layer(batch.x[:6], batch.edge_index, *types)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float64])
+def test_blocks_are_of_int64(dtype):
+    indptr, source = torch.tensor([0, 2]), torch.tensor([1, 2])
+    for arrays in ((indptr.to(dtype), source), (indptr, source.to(dtype)), (indptr, torch.tensor([1, 9, 2])[::2])):
+        with pytest.raises(CohortError, match=r"Block: (indptr|source): expected int64 \[any\], contiguous"):
+            cohort.nn.Block(*arrays, 3, 1)

@@ -12,7 +12,8 @@ from cohort_gnn.trainer.offsets import OFFSETS
 
 @dataclass(frozen=True)
 class Block:
-    """The edges of a layer, ordered by target; layers accept a Block in place of ``edge_index``.
+    """The edges of a layer, ordered by target; layers accept a Block in place of ``edge_index``. Nobody checks that its
+    offsets ascend and that its rows are there, as is done on the CPU for ``edge_index``.
 
     Examples:
         >>> block = cohort.nn.Block(torch.tensor([0, 2, 3]), torch.tensor([1, 2, 2]), num_sources=3, num_targets=2)

@@ -106,7 +106,7 @@ class DeclaredColumns:
         parsed by different rules, so they are read side by side."""
         import pyarrow as pa
 
-        kinds: list[ColumnKind] = ["features" if how.kind == "number" else "texts" for _, how in self.columns]
+        kinds = [_kind_of(how) for _, how in self.columns]
         streams = {}
         for kind in dict.fromkeys(kinds):
             numbers = [number for (number, _), other in zip(self.columns, kinds, strict=True) if other == kind]
@@ -145,6 +145,13 @@ def encoded_columns(fitted: Sequence[FittedColumn], columns: Mapping[str, Sequen
     declared = DeclaredColumns(rows, [(number, column.how) for number, column in enumerate(fitted)], place)
     blocks = list(declared.encoded(fitted, READ_AT_ONCE))
     return np.concatenate(blocks) if blocks else np.empty((0, sum(len(column.names) for column in fitted)), np.float32)
+
+
+def _kind_of(how: Column) -> ColumnKind:
+    """How the values of a column are read: large numbers are standardized before float32 would round them."""
+    if how.kind != "number":
+        return "texts"
+    return "numbers" if how.standardize else "features"
 
 
 def _described(name: str, how: Column | None) -> str:
@@ -259,9 +266,8 @@ def _encoded_numbers(
     width = len(column.names) - (how.nulls != "refuse")
     if numbers.shape[1] != width:
         raise CohortError(table.place(number), f"values of {width} numbers", f"{numbers.shape[1]}", KEYS_HINT)
-    exact = numbers.astype(np.float64)
-    exact[missing] = column.mean if how.nulls == "mean" else 0
-    numbers = _standardized(exact, column)
+    numbers[missing] = column.mean if how.nulls == "mean" else 0
+    numbers = _standardized(numbers, column)
     if (bad := ~np.isfinite(numbers).all(axis=1)).any():
         row = int(bad.argmax())
         expected = f"a number near the mean {column.mean} in units of the deviation {column.deviation}"
@@ -288,7 +294,8 @@ def _standardized(numbers: np.ndarray, column: FittedColumn) -> np.ndarray:
 def _numbers(
     table: TableFile, number: int, how: Column, array: pa.ChunkedArray, first: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float32 [n, numbers of a value], and bool [n]: which values are missing, whose numbers mean nothing."""
+    """float64 [n, numbers of a value], and bool [n]: which values are missing, whose numbers mean nothing. Only numbers
+    that are standardized may be others than those of float32."""
     import pyarrow.compute as pc
 
     place, array = table.place(number), values.plain(array)
@@ -303,7 +310,7 @@ def _numbers(
         raise CohortError(f"{place}, row {first + int(missing.argmax())}", "a value", "none", hint)
     if lists and missing.any():
         raise CohortError(f"{place}, row {first + int(missing.argmax())}", "a list", "none", "fill it in")
-    numbers = values.numbers(table, number, array, "features", first).reshape(len(array), -1)
+    numbers = values.numbers(table, number, array, _kind_of(how), first).reshape(len(array), -1).astype(np.float64)
     odd = ~np.isfinite(numbers).all(axis=1) & ~missing
     if odd.any():
         row = int(odd.argmax())
@@ -311,8 +318,9 @@ def _numbers(
         hint = "leave it out, or fill it in"
         if "nan" in actual and not lists:
             hint = "nan: null takes NaN for a null; infinity is refused"
-        raise CohortError(f"{place}, row {first + row}", "a number that float32 holds", actual, hint)
-    return np.array(numbers), missing
+        expected = "a finite number" if how.standardize else "a number that float32 holds"
+        raise CohortError(f"{place}, row {first + row}", expected, actual, hint)
+    return numbers, missing
 
 
 def _codes(place: str, column: FittedColumn, texts: pa.ChunkedArray, first: int) -> np.ndarray:

@@ -26,7 +26,8 @@ DURATION_HINT = "convert it to a number, such as seconds: epoch({}) in SQL, dt.t
 CATEGORY_HINT = f"{arrays.NUMBERS_HINT}; or make categories of it in a graph.yaml: {{{{column: {{}}, kind: category}}}}"
 TIME_HINT = f"{arrays.TIMES_HINT}; of a graph.yaml, kind: time makes features of weekday, hour and so on"
 ROUNDED_HINT = (
-    "divide it into columns of smaller numbers, or leave it out; to have it rounded, write it as float32 to Parquet"
+    "divide it into columns of smaller numbers, or leave it out; standardize: true of a declared column of graph.yaml "
+    "keeps the differences; to have it rounded, write it as float32 to Parquet"
 )
 
 

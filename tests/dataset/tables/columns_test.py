@@ -74,6 +74,31 @@ def test_numbers_with_nulls_are_filled_and_standardized_by_the_training_rows(tmp
     assert names == ["income", "income is null", "age"]
 
 
+@pytest.mark.parametrize("kind", ["int64", "Int64", "float64", "csv"])
+def test_large_numbers_are_standardized_before_float32_rounds_them(tmp_path, kind):
+    """Seconds since 1970, of which float32 holds every 128th."""
+    seconds = 1_700_000_000 + ROWS * 3
+    users = USERS.assign(seconds=pd.array(seconds, "int64" if kind == "csv" else kind))
+    users.to_csv(tmp_path / "users.csv", index=False)
+    PAYMENTS.to_csv(tmp_path / "pays.csv", index=False)
+
+    def features(column: str | dict) -> np.ndarray:
+        if kind != "csv":
+            return made(tmp_path / "out", [column], users).x
+        edges = [{"type": list(PAYS), "file": "pays.csv"} | ENDS]
+        description = {"nodes": {"user": {"file": "users.csv", "features": [column]} | KEYS}, "edges": edges}
+        (tmp_path / "graph.yaml").write_text(yaml.safe_dump(description))
+        import_graph(tmp_path / "graph.yaml", tmp_path / "out")
+        return open_dataset(tmp_path / "out").x
+
+    with pytest.raises(CohortError, match="an integer that float32 holds") as refusal:
+        features("seconds")
+    assert "standardize: true" in refusal.value.hint
+    x = features({"column": "seconds", "standardize": True, "nulls": "zero"})
+    expected = (seconds - seconds[TRAIN].mean()) / seconds[TRAIN].std()
+    np.testing.assert_allclose(x[:, 0], expected, rtol=1e-6, atol=1e-6)
+
+
 def test_categories_are_those_of_the_training_rows(tmp_path):
     users = USERS.assign(country=np.where(TRAIN, USERS["country"].fillna("de"), "xx"))
     data = made(tmp_path / "out", [{"column": "country", "kind": "category"}], users)

@@ -24,6 +24,7 @@ from cohort_gnn.dataset.importing.beside import (
     COLUMNS,
     SourceOptions,
     demand_files,
+    demand_no_edge_list,
     demand_options_fit,
     node_ids_of,
     replace_graph,
@@ -120,6 +121,9 @@ def append(
             raise CohortError(str(source), "a file or folder of edges", "no such file or folder", "check the path")
     demand_files(inputs)
     _demand_source(edges, remove_edges, inputs)
+    is_described = edges is not None and (detect(Path(edges)) if format == "auto" else format) == "yaml"
+    if is_described and remove_edges is None:
+        demand_no_edge_list(inputs, "yaml")
     plain = _edges_alone(inputs)
     append_graph(
         dataset,
@@ -224,7 +228,8 @@ def _demand_source(
 ) -> None:
     """Raises CohortError for options of edges without edges, and where there is nothing to do."""
     if edges is None:
-        for name in (*COLUMNS.values(), "edge_weights", "edge_times", "edge_features", "destinations"):
+        named = () if remove_edges is not None else ("columns",)
+        for name in (*named, *COLUMNS.values(), "edge_weights", "edge_times", "edge_features", "destinations"):
             if getattr(inputs, name) is not None:
                 raise CohortError(flag_of(name), "edges that it is of", "none", "--edges FILE names them")
     if edges is None and remove_edges is None and inputs.features is None and inputs.nodes is None:

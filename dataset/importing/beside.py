@@ -127,6 +127,22 @@ def demand_files(inputs: SourceOptions) -> None:
                 raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")
 
 
+def demand_no_edge_list(inputs: SourceOptions, kind: str) -> None:
+    """Raises CohortError for options of edge lists, or of tables of which there is none, beside a source of another
+    format."""
+    beside = (*FILES[1:], "splits")
+    has_files = any(getattr(inputs, name) is not None for name in beside)
+    table_options = (
+        () if has_files else ("separator", "header", "comment", "null", "id_column", "time_unit", "time_zone")
+    )
+    for name in ("columns", "destinations", *COLUMNS.values(), *table_options):
+        if getattr(inputs, name):
+            hint = "graph.yaml says it itself, beside the file" if kind == "yaml" else "leave it out"
+            raise CohortError(flag_of(name), "an edge list, or a table beside the source", f"format {kind}", hint)
+    if inputs.raw != tables.RawLayout() and inputs.features is None and inputs.edge_features is None:
+        raise CohortError("--feature-dim, --feature-dtype", "--features FILE", "none", "leave them out")
+
+
 def node_ids_of(inputs: SourceOptions) -> np.ndarray | None:
     """int64 [V]: the id of each row of features; None: no option gives the ids."""
     column = inputs.ids_of("features")

@@ -15,6 +15,7 @@ from cohort_gnn.dataset.importing.beside import (
     COLUMNS,
     SourceOptions,
     demand_files,
+    demand_no_edge_list,
     demand_options_fit,
     node_ids_of,
     replace_graph,
@@ -224,10 +225,9 @@ def read_source(path: Path, kind: str, inputs: SourceOptions) -> Graph:
             column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind, clock)
             edges = edges.with_column(column)
         return Graph.homogeneous(edges, name=file_of(path).name.split(".")[0])
-    for option in options.values():
-        raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
+    demand_no_edge_list(inputs, kind)
     return FOLDERS[kind][1](path)
 
 

@@ -17,8 +17,11 @@ from import_helpers import edge_pairs, imported, refusal
 from processes import ALL_TESTS
 from pyarrow.csv import write_csv
 
-from cohort_gnn.dataset import check
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import append, check, import_graph
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.layouts.tables import RawLayout
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -242,3 +245,32 @@ def test_an_import_that_is_ended_leaves_no_data(large, tmp_path, number):
     else:
         assert list(tmp_path.iterdir()) == []
         assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"columns": ["b", "a"]}, "--columns: expected an edge list, or a table beside the source, found format"),
+        ({"destinations": "to.npy"}, "--destinations: expected an edge list"),
+        ({"separator": ";"}, "--separator: expected an edge list"),
+        ({"null": "NA"}, "--null: expected an edge list"),
+        ({"time_unit": "s", "time_zone": "UTC"}, "--time-unit: expected an edge list"),
+        ({"time_column": "t"}, "--time-column: expected an edge list"),
+        ({"raw": RawLayout(2)}, "--feature-dim, --feature-dtype: expected --features FILE, found none"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["yaml", "npz"])
+def test_options_that_a_source_has_no_use_for_are_refused(tmp_path, kind, options, told):
+    np.save(tmp_path / "to.npy", np.array([[0, 1], [1, 2]]))
+    np.savez(tmp_path / "graph.npz", src=[0, 1], dst=[1, 2], x=np.ones((3, 1), np.float32))
+    (tmp_path / "graph.yaml").write_text(
+        "nodes: {a: {count: 3, features: ones}}\nedges: [{type: [a, e, a], file: to.npy}]\n"
+    )
+    inputs = SourceOptions(
+        **{name: tmp_path / value if name == "destinations" else value for name, value in options.items()}
+    )
+    with pytest.raises(CohortError, match=told):
+        import_graph(tmp_path / f"graph.{kind}", tmp_path / "out", inputs=inputs)
+    import_graph(tmp_path / "graph.yaml", tmp_path / "data")
+    with pytest.raises(CohortError, match=told):
+        append(tmp_path / "data", edges=tmp_path / "graph.yaml", inputs=inputs)

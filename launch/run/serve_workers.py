@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent, has_ended, python
 
 LOG = logging.getLogger(__name__)
@@ -88,8 +89,11 @@ def supervise(job: dict[str, Any], count: int) -> int:
     Returns:
         The exit status of the first process if it ends before it answers; 1 if one ends again and again.
     """
-    with tempfile.TemporaryDirectory(prefix="cohort-serve-") as metrics, _signals() as came:
-        workers = _Workers(job, metrics)
+    # Also removes those of services of this user that were killed.
+    beside = Path(tempfile.gettempdir(), f"cohort-serve-{os.getuid()}")
+    with temporary_folder(beside) as metrics, _signals() as came:
+        metrics.chmod(0o700)
+        workers = _Workers(job, str(metrics))
         try:
             status = workers.start_first(came)
             if status is None and not came:

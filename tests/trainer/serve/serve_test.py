@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -339,6 +340,23 @@ def test_processes_answer_side_by_side_and_one_that_is_killed_is_replaced(served
     again = cohort("serve", run, data, "--workers", 2, "--fanout", "3,3,3", "--port", 0)
     refused(again, 1, "num_neighbors: expected 2 numbers")
     assert again.stderr.count("expected 2 numbers") == 1
+
+
+def test_what_a_killed_service_left_is_removed_by_the_next_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"cohort-serve-{os.getuid()}.123-0123abcd.tmp"
+    left.mkdir()
+    (left / "counter_123.db").write_bytes(b"")
+    during = []
+
+    def start_first(self, came: list[int]) -> int:
+        during.extend((path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir())
+        return 7
+
+    monkeypatch.setattr(serve_workers._Workers, "start_first", start_first)
+    assert serve_workers.supervise({"sockets": []}, 2) == 7
+    ((name, mode),) = during
+    assert name != left.name and mode == 0o700 and not list(tmp_path.iterdir())
 
 
 def test_processes_that_end_again_and_again_end_the_service(monkeypatch, caplog, tmp_path):

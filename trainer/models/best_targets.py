@@ -27,9 +27,12 @@ class Known:
     target: np.ndarray
 
     @classmethod
-    def from_edges(cls, edges: LinkEdges) -> "Known":
-        """Edges whose links have no directions are there in both."""
+    def from_edges(cls, edges: LinkEdges, until: int | None = None) -> "Known":
+        """Edges whose links have no directions are there in both; with `until`, those later than it are not there."""
         source, target = edges.endpoints()
+        if until is not None and edges.lists.edge_times is not None:
+            is_there = edges.lists.edge_times <= until
+            source, target = source[is_there], target[is_there]
         if not edges.has_directions:
             source, target = np.concatenate([source, target]), np.concatenate([target, source])
         counts = np.bincount(source, minlength=edges.num_sources)
@@ -115,6 +118,7 @@ def find_best_targets(
     best_scores: np.ndarray | None = None,
     exclude_seen: bool = True,
     there: np.ndarray | None = None,
+    until: int | None = None,
 ) -> None:
     """Fills `best`, and the scores of these targets.
 
@@ -126,10 +130,11 @@ def find_best_targets(
         advance: gets the number of sources that are done.
         best_scores: float32 [num_sources, k].
         there: int64 [any] ascending, the targets that may be chosen; None: all.
+        until: edges later than this time link nothing; None: all do.
     """
     candidates = None if there is None else torch.from_numpy(there)
     targets = targets if there is None else targets[there]
-    known = Known.from_edges(edges) if exclude_seen else None
+    known = Known.from_edges(edges, until) if exclude_seen else None
     for begin in range(0, len(sources), SOURCES):
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))

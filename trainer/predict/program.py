@@ -313,6 +313,7 @@ def write_best_targets(
                 best_scores=best_scores,
                 exclude_seen=job["exclude_seen"] and options.task_name is None,
                 there=targets_there(data, relation[2], job["at_time"]),
+                until=job["at_time"],
             )
         if best_scores is not None:
             write_table(file, out.suffix, target_blocks(best, best_scores, named_sources, named_targets))

@@ -43,6 +43,7 @@ class ServedTargets:
         self._model, self._data, self._relation, self._device = model, data, relation, device
         self._windows, self._is_task = windows, is_task
         self._edges = LinkEdges(data, relation)
+        self._known_at = functools.lru_cache(1)(functools.partial(Known.from_edges, self._edges))
         self._targets_at = functools.lru_cache(1)(self._make_targets)  # computed for hours where requests share a time
 
     def _make_targets(self, at_time: int | None) -> tuple[np.ndarray, Tensor | None]:
@@ -56,10 +57,6 @@ class ServedTargets:
         layers.run(keep_scores(rows), lambda done: None)
         there = targets_there(self._data, name, at_time)
         return (rows, None) if there is None else (rows[there], torch.from_numpy(there))
-
-    @functools.cached_property
-    def _known(self) -> Known:
-        return Known.from_edges(self._edges)
 
     def best(
         self,
@@ -81,13 +78,15 @@ class ServedTargets:
         exclude_seen = exclude_seen and not self._is_task
         is_known = sources < self._edges.num_sources
         places = np.flatnonzero(is_known)
-        place, target = pairs_left_out(self._known if exclude_seen else None, self._edges, sources[is_known])
+        known = self._known_at(at_time) if exclude_seen else None
+        place, target = pairs_left_out(known, self._edges, sources[is_known])
         left_out = [(torch.from_numpy(places)[place], target)]
         if exclude_seen and new is not None:
             ways = [(new.sources, new.targets)]
             ways += [] if self._edges.has_directions else [(new.targets, new.sources)]
+            is_seen = True if at_time is None or new.times is None else new.times <= at_time
             for here, there in ways:
-                among = (there < self._edges.num_targets) & np.isin(here, sources)
+                among = (there < self._edges.num_targets) & np.isin(here, sources) & is_seen
                 pairs = (sources[:, None] == here[among][None, :]).nonzero()
                 left_out.append((torch.from_numpy(pairs[0]), torch.from_numpy(there[among][pairs[1]])))
         pairs = tuple(torch.cat([part[side] for part in left_out]) for side in (0, 1))

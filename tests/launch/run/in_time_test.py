@@ -361,3 +361,25 @@ def test_times_of_held_out_links_are_checked(follows, tmp_path):
         (tmp_path / f"set/{split}_link_times.npy").unlink()
     result = here("train", tmp_path / "set", *OPTIONS, "--time-attr", "edge_time", "--out", tmp_path / "run")
     refused(result, 1, "expected times of the links to learn", "split-links --by-time")
+
+
+def test_links_that_come_later_were_not_seen_yet(follows, tmp_path):
+    """The best targets at a time are those of the data set without what is later."""
+    options = [*OPTIONS, "--epochs", "1", "--time-attr", "edge_time", "--out", tmp_path / "run"]
+    ran("train", follows, *options)
+    data, now = open_dataset(follows), 700
+    is_there = torch.from_numpy(data.edge_times <= now)
+    before = Data(x=data.to_pyg().x, edge_index=data.to_pyg().edge_index[:, is_there])
+    before.edge_time = torch.from_numpy(np.array(data.edge_times))[is_there]
+    from_pyg(before, tmp_path / "before")
+    best = []
+    for number, folder in enumerate((follows, tmp_path / "before")):
+        where = ["--device", "cpu", "--top-k", 20, "--at-time", now, "--out", tmp_path / f"{number}.npy"]
+        ran("predict", tmp_path / "run", folder, *where)
+        best.append(np.load(tmp_path / f"{number}.npy"))
+    source, target = data.edge_types[next(iter(data.edge_types))].edge_index()[:, ~is_there.numpy()]
+    assert np.array_equal(*best) and (best[0][source] == target[:, None]).any()
+    scorer = package.Scorer(tmp_path / "run", follows)
+    for at_time in (now, 1500, now):
+        found, _ = scorer.best_targets(range(60), 20, at_time=at_time)
+        assert (found == [[node for node in row if node >= 0] for row in best[0].tolist()]) == (at_time == now)

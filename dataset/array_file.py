@@ -5,6 +5,7 @@ Nothing is mapped, so that an array of any size costs the memory of one piece.""
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import struct
@@ -351,5 +352,7 @@ def map_array(path: Path) -> np.ndarray:
             return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
         hint = "write it again with numpy.save"
+        if isinstance(error, OSError):
+            hint = "raise the limit of open files: ulimit -n" if error.errno == errno.EMFILE else ""
         actual = why(error, "a header that NumPy does not read")
         raise CohortError(str(path), "an array that NumPy reads", actual, hint) from error

@@ -25,7 +25,8 @@ class Problem(NamedTuple):
 
 
 def check(path: str | os.PathLike) -> list[Problem]:
-    """Checks every element of a data set; an empty list means that there is no problem."""
+    """Checks every element of a data set's arrays; an empty list means that there is no problem. Encoded rows, which
+    `cohort dataset check` also checks, are not among them: see `cohort.ibp.load`."""
     return [Problem(*problem) for problem in _native.check(os.fspath(path))]
 
 

@@ -74,7 +74,7 @@ def register(parser: argparse.ArgumentParser) -> argparse._SubParsersAction:
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
-        command.set_defaults(func=func)
+        command.set_defaults(func=func, problems_of_rows=lambda data: [])
     return commands
 
 
@@ -240,7 +240,10 @@ def _check(args: argparse.Namespace) -> int:
     console = lines_on_stderr()
     with console.status(escape(f"checking {args.path}")):
         problems = check(args.path)
-        errors = [problem.error() for problem in problems] or problems_of_record(open_dataset(args.path))
+        errors = [problem.error() for problem in problems]
+        if not errors:
+            data = open_dataset(args.path)
+            errors = problems_of_record(data) + args.problems_of_rows(data)
     for error in errors:
         print(error, file=sys.stderr)
     if errors:

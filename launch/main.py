@@ -38,7 +38,7 @@ COMMANDS = {
     "ibp": ("lossless compression of feature rows", ["ibp.cli"]),
     "dataset": (
         "make, check and describe data sets",
-        ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard"],
+        ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard", "launch.data.check_rows"],
     ),
 }
 

@@ -162,7 +162,7 @@ class SamplerSpec:
         metavar="N[,N...]",
         aliases=("--gpu",),
     )
-    ranks: types.Positive | None = _devices(
+    ranks: types.Ranks | None = _devices(
         None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer"
     )
     mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")

@@ -32,6 +32,7 @@ Probability = Annotated[float, Meta(ge=0, lt=1)]
 Part = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Slots = Annotated[int, Meta(ge=2, le=64)]
+Ranks = Annotated[int, Meta(ge=1, le=1024)]  # kMaxRanks of sampler/options.h
 Hop = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 Fanout = Annotated[list[Hop], Meta(min_length=1, description="one integer a hop, each -1 (all) or at least 0")]
 ONCE = {"unique": True}

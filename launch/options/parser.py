@@ -155,7 +155,7 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
     """The values of a TOML file (``batch-size = 1024``) by option.
 
     Raises:
-        CohortError: the file is no TOML, or names an unknown option or a value the option does not take.
+        CohortError: the file is no TOML, or names an unknown option, one twice, or a value the option does not take.
     """
     try:
         text = path.read_bytes()
@@ -184,6 +184,8 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
             elif meant := nearest(name, flags):
                 hint = f"did you mean {meant}?"
             raise CohortError(f"{path}: {name}", "an option of the command", "an unknown option", hint)
+        if option.name in options:
+            raise CohortError(f"{path}: {name}", f"{option.flag[2:]} once", "the same option under two names")
         options[option.name] = _from_toml(f"{path}: {name}", value, option)
     return options
 

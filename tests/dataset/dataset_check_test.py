@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 from damages import change, cut, members, remove
@@ -166,3 +168,16 @@ def test_a_folder_that_is_not_there_is_not_to_be_imported_again(run, tmp_path, c
     said = capsys.readouterr().err
     assert "nope: expected the folder of a data set, found no such folder" in said
     assert "hint: make one with: cohort dataset import | generate" in said and "data set again" not in said
+
+
+def test_a_low_limit_of_open_files_is_not_blamed_on_an_array(folder):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    handles = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+        with pytest.raises(CohortError) as error:
+            while len(handles) < 64:
+                handles.append(open_dataset(folder))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert error.value.found == "Too many open files" and "ulimit -n" in error.value.hint

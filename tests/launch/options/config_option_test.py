@@ -31,3 +31,18 @@ def test_an_unknown_option_is_told_what_may_be_meant(tmp_path, text, hint):
     with pytest.raises(CohortError) as error:
         read_config(tmp_path / "run.toml", {each.name: each for each in options_of(RunSpec)})
     assert (error.value.found, error.value.hint) == ("an unknown option", hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("batch-size = 5\nbatch_size = 6", "batch_size", "batch-size once"),
+        ("gpu = '0'\ngpus = '1'", "gpus", "gpus once"),
+        ("features = 'auto'\nfeature-placement = 'replicated'", "feature-placement", "feature-placement once"),
+    ],
+)
+def test_an_option_under_two_names_is_refused(tmp_path, text, name, expected):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(CohortError) as error:
+        read_config(tmp_path / "run.toml", {each.name: each for each in options_of(RunSpec)})
+    assert error.value.place == f"{tmp_path / 'run.toml'}: {name}" and error.value.expected == expected

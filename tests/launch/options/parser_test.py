@@ -31,3 +31,10 @@ def test_options_of_cohort_itself_come_before_a_command(capsys):
         with pytest.raises(SystemExit) as end:
             main([word])
         assert end.value.code == 0 and capsys.readouterr().out.startswith(("cohort", "usage: cohort"))
+
+
+def test_more_ranks_than_a_sampler_serves_are_refused_before_trainers_start(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "DIR", "--ranks", "1025"])
+    assert end.value.code == 2
+    assert "--ranks: expected an integer from 1 to 1,024, found 1025" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from cohort_gnn.dataset.importing.row_options import transformed
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import known_edges
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.learned import seen_until
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
@@ -172,7 +173,8 @@ class Conversion:
 
     def _training_end(self) -> int | None:
         """The last time of the training rows of the task whose training ends first; None: no task has times."""
-        times = [task().splits["train"].times for task in self.graph.tasks.values()]
+        tasks = [read_task() for read_task in self.graph.tasks.values()]
+        times = [seen_until(task, task.splits["train"]) for task in tasks]
         return min((int(array.max()) for array in times if array is not None and len(array)), default=None)
 
     def _write_features(self, type_: str, count: int | None, rows: Rows | None) -> dict[str, Any]:

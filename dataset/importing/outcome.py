@@ -11,7 +11,7 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 from cohort_gnn.dataset.reader import open as open_dataset
-from cohort_gnn.dataset.tasks import SPLITS
+from cohort_gnn.dataset.tasks import SPLITS, Task, TaskRows
 
 EDGES_AT_ONCE = 1 << 22
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
@@ -53,8 +53,23 @@ def _labels_and_splits_told(graph: Graph, data: Any, options: ConvertOptions, la
     if graph.labels or not graph.tasks:
         lines.append(f"splits: {_counts(sizes)} ({origin})")
     for name, read in graph.tasks.items():
-        lines.append(f"task {name}: {_counts({split: rows.num_rows for split, rows in read().splits.items()})}")
+        task = read()
+        lines.append(f"task {name}: {_counts({split: rows.num_rows for split, rows in task.splits.items()})}")
+        lines += _early_rows_told(task, data.node_types[task.node_type].node_times)
     return lines
+
+
+def _early_rows_told(task: Task, node_times: np.ndarray | None) -> list[str]:
+    """A line about rows of a task that are earlier than their nodes."""
+    early = {}
+    for split, rows in task.splits.items():
+        if node_times is not None and rows.times is not None:
+            nodes = rows.nodes if isinstance(rows, TaskRows) else rows.sources
+            early[split] = int(np.count_nonzero(node_times[nodes] > rows.times))
+    if not any(early.values()):
+        return []
+    cure = f"leave them out: features of {task.node_type} are known to them too soon; or are the times in other units?"
+    return [f"task {task.name}: rows earlier than their own nodes, {_counts(early)}; {cure}"]
 
 
 def _counts(sizes: dict[str, int]) -> str:

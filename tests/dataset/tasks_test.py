@@ -17,6 +17,7 @@ from processes import cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph, original_ids, split_links
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.dataset.tasks import Task, TaskRows, instant_of, open_task, tasks_of, write_task
 
@@ -315,3 +316,31 @@ def test_a_written_task_is_the_one_that_is_opened(shop):
     with pytest.raises(CohortError, match="expected a node in"):
         write_task(shop, replace(new, splits=task.splits, name="other"))
     assert "other" not in tasks_of(shop)
+
+
+def joined(folder: Path, times: list[int], **more) -> list[str]:
+    """What is said of an import whose customers joined at some times, and are judged at 32, 41 and 42."""
+    users = pa.table({"id": [1, 2, 3], "joined": times, "age": [1.0, 2.0, 6.0]})
+    splits = {
+        split: pa.table({"id": ids, "day": [day] * 2, "y": [0, 1]})
+        for split, ids, day in (("train", [1, 2], 32), ("val", [1, 3], 41), ("test", [1, 3], 42))
+    }
+    age, notes = {"column": "age", "standardize": True}, []
+    node = {"table": users, "id": "id", "time": "joined", "features": [age]}
+    task = {"nodes": "user", "id": "id", "time": "day", "label": "y", **splits, **more}
+    edges = {("user", "knows", "user"): {"table": pa.table({"src": [1], "dst": [2]})}}
+    from_tables(folder, nodes={"user": node}, edges=edges, tasks={"churn": task}, note=notes.append)
+    return [note for note in notes if note.startswith("task churn: rows")]
+
+
+def test_rows_earlier_than_their_nodes_are_told(tmp_path):
+    assert joined(tmp_path / "set", [0, 32, 41]) == []
+    (note,) = joined(tmp_path / "early", [0, 33, 42])
+    assert note.startswith("task churn: rows earlier than their own nodes, train 1, val 1, test 0; leave them out")
+
+
+@pytest.mark.parametrize(("rows_until", "mean"), [(None, 3.0), (31, 1.5)])
+def test_means_are_of_no_rows_that_a_task_does_not_see(tmp_path, rows_until, mean):
+    joined(tmp_path / "set", [0, 10, 32], rows_until=rows_until)
+    ((age,),) = read_columns(tmp_path / "set").nodes.values()
+    assert age.mean == [mean]

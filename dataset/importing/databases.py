@@ -38,7 +38,7 @@ class TableKeys:
         time: column.
         keys: foreign keys, as in graph.yaml.
         hidden: columns that tasks hide, and which tasks.
-        keys_are_open, time_is_open: the source does not say them.
+        id_is_open, keys_are_open, time_is_open: the source does not say them.
         times: columns that may be the time, where the source does not say it.
     """
 
@@ -47,6 +47,7 @@ class TableKeys:
     time: str | None = None
     keys: list[dict[str, Any]] = field(default_factory=list)
     hidden: dict[str, str] = field(default_factory=dict)
+    id_is_open: bool = False
     keys_are_open: bool = False
     time_is_open: bool = False
     times: list[str] = field(default_factory=list)
@@ -100,7 +101,11 @@ def find_database(source: Path) -> Database:
             hint = "rename one; files of one table are in a folder of their own, which file in graph.yaml names"
             raise CohortError(str(source), "tables of different names", f"{other.name} and {path.name}", hint)
     return Database(
-        source, {name: TableKeys(path.name, keys_are_open=True, time_is_open=True) for name, path in by_name.items()}
+        source,
+        {
+            name: TableKeys(path.name, id_is_open=True, keys_are_open=True, time_is_open=True)
+            for name, path in by_name.items()
+        },
     )
 
 
@@ -114,17 +119,26 @@ def _duckdb_database(source: Path) -> Database:
     by_name = {name: TableKeys(f"{source.name}:{name}", time_is_open=True) for name in tables_of(source)}
     columns = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
     with connected(source) as connection:
-        rows = connection.sql(f"SELECT {columns} FROM duckdb_constraints() ORDER BY ALL").fetchall()
-    has_keys = any(kind in ("PRIMARY KEY", "FOREIGN KEY") for _, kind, *_ in rows)
-    for name in by_name:
-        by_name[name].keys_are_open = not has_keys
+        rows = connection.sql(
+            f"SELECT {columns} FROM duckdb_constraints() WHERE schema_name = 'main' ORDER BY ALL"
+        ).fetchall()
+        others = connection.sql(
+            "SELECT table_schema || '.' || table_name FROM information_schema.tables "
+            "WHERE table_schema <> 'main' ORDER BY 1"
+        ).fetchall()
+    notes = [f"left out: {name}, which is not in the schema main; a view there may show it" for (name,) in others]
     for name, kind, own, _, _ in rows:
         if kind == "PRIMARY KEY":
             by_name[name].id = list(own)
     for name, kind, own, to, ids in rows:
         if kind == "FOREIGN KEY" and list(ids) == by_name[to].id:
             by_name[name].keys.append({"column": own[0] if len(own) == 1 else list(own), "to": to})
-    return Database(source.parent, by_name)
+        elif kind == "FOREIGN KEY":
+            what = f"{name}.{', '.join(own)} is a foreign key of {', '.join(ids)} of {to}"
+            notes.append(f"{what}, which is not its primary key: no relation")
+    for table in by_name.values():
+        table.id_is_open, table.keys_are_open = not table.id, not table.keys
+    return Database(source.parent, by_name, notes=notes)
 
 
 class _TableOf(msgspec.Struct, kw_only=True):

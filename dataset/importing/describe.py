@@ -156,7 +156,7 @@ def describe(source: Path) -> str:
         opened[name].choose(list(dict.fromkeys([*table.id, *table.key_columns, *([table.time] if table.time else [])])))
     columns = {name: _values(table) for name, table in opened.items()}
     for name, table in database.tables.items():
-        if table.keys_are_open:
+        if table.id_is_open:
             _propose_id(name, table, opened[name])
     _propose_shared_ids(database.tables, opened, columns)
     for name, table in database.tables.items():
@@ -230,11 +230,11 @@ def _propose_shared_ids(
 ) -> None:
     """Takes a column for the primary key of a table without one if its values come once, and those of a column of this
     name in another table are mostly among them; of several such tables, the one with the most rows."""
-    without = [name for name, table in others.items() if table.keys_are_open and not table.id]
+    without = [name for name, table in others.items() if table.id_is_open and not table.id]
     for name in sorted(without, key=lambda name: -max((stats.rows for stats in columns[name].values()), default=0)):
         for number, title in enumerate(opened[name].titles):
             readers = [table for other, table in opened.items() if other != name and title in table.titles]
-            is_taken = any(table.id == [title] for table in others.values())
+            is_taken = any(_is_called_as_id_of(title, other, table) for other, table in others.items())
             if readers and not is_taken and _is_key(opened[name], number):
                 ids = _values_of(opened[name], number)
                 if any(_are_mostly_among(_values_of(table, table.titles.index(title)), ids) for table in readers):
@@ -285,10 +285,15 @@ def _propose_keys(table: TableKeys, columns: dict[str, Values], others: dict[str
     }
     for column in columns:
         for other, keys in others.items():
-            names = {*names_of_ids(other), *(name.lower() for name in keys.id if name.lower() != "id")}
-            if len(keys.id) == 1 and column not in (*table.id, *taken) and column.lower() in names:
+            if column not in (*table.id, *taken) and _is_called_as_id_of(column, other, keys):
                 table.keys.append({"column": column, "to": other})
                 taken.add(column)
+
+
+def _is_called_as_id_of(column: str, other: str, keys: TableKeys) -> bool:
+    """Whether a column is called as the primary key of a table, or as that of a table of this name would be."""
+    names = {*names_of_ids(other), *(name.lower() for name in keys.id if name.lower() != "id")}
+    return len(keys.id) == 1 and column.lower() in names
 
 
 def _propose_time(table: TableKeys, columns: dict[str, Values]) -> None:
@@ -299,14 +304,16 @@ def _propose_time(table: TableKeys, columns: dict[str, Values]) -> None:
 
 def _node_type(table: TableKeys, opened: TableFile, columns: dict[str, Values], unit: str) -> Iterator[str]:
     """The lines of a node type."""
-    by_name = "  # by their names: check them" if table.keys_are_open else ""
+    id_by_name, keys_by_name = (
+        "  # by their names: check them" if is_open else "" for is_open in (table.id_is_open, table.keys_are_open)
+    )
     yield f"file: {_flow(table.file)}"
     if table.id:
-        yield f"id: {_flow(table.id[0] if len(table.id) == 1 else table.id)}{by_name}"
+        yield f"id: {_flow(table.id[0] if len(table.id) == 1 else table.id)}{id_by_name}"
     else:
         yield "id: none  # no primary key: keys of other tables cannot name its rows"
     if table.keys:
-        yield f"keys:{by_name}"
+        yield f"keys:{keys_by_name}"
         yield from (f"  - {_flow(key)}" for key in table.keys)
     if table.time:
         yield from _time(table.time, columns[table.time], unit)
@@ -320,7 +327,8 @@ def _node_type(table: TableKeys, opened: TableFile, columns: dict[str, Values], 
         if name in (*table.id, *keys, table.time):
             continue
         entry, reason = stats.feature(name)
-        if table.keys_are_open and stats.may_be_ids() and _is_key(opened, opened.titles.index(name)):
+        may_be_id = stats.may_be_ids() and (table.id_is_open or table.keys_are_open)
+        if may_be_id and _is_key(opened, opened.titles.index(name)):
             entry, reason = None, "integers, each of which comes once"
         if name in table.hidden:
             entry, reason = None, f"hidden from tasks: {table.hidden[name]}"

@@ -55,6 +55,33 @@ def test_duckdb_says_its_keys(duck):
     assert proposed["line"]["file"] == "shop.duckdb:line" and proposed["line"]["time_zone"] == "UTC"
 
 
+def test_what_the_constraints_of_duckdb_leave_open_is_proposed(tmp_path):
+    """Primary keys are said, of foreign keys only one; views have none."""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.sql("CREATE TABLE users (id INTEGER PRIMARY KEY, mail INTEGER UNIQUE)")
+        connection.sql("INSERT INTO users SELECT i, i + 7 FROM range(100) r(i)")
+        connection.sql("CREATE TABLE mails (mail INTEGER REFERENCES users (mail), words INTEGER)")
+        connection.sql("INSERT INTO mails SELECT 7 + i % 5, i % 7 FROM range(99) r(i)")
+        connection.sql("CREATE TABLE orders (order_id INTEGER PRIMARY KEY, user_id INTEGER, kind INTEGER)")
+        connection.sql("INSERT INTO orders SELECT i, i % 90, i % 3 FROM range(200) r(i)")
+        connection.sql("CREATE TABLE lines (number INTEGER, order_id INTEGER REFERENCES orders (order_id))")
+        connection.sql("INSERT INTO lines SELECT i, i % 200 FROM range(300) r(i)")
+        connection.sql("CREATE VIEW spent AS SELECT user_id, count(*) bought FROM orders GROUP BY ALL")
+    text = describe(tmp_path / "shop.duckdb")
+    proposed = msgspec.yaml.decode(text)["nodes"]
+    assert {name: table["id"] for name, table in proposed.items()} == {
+        "users": "id", "orders": "order_id", "lines": "none", "mails": "none", "spent": "none"
+    }  # fmt: skip
+    to_users = [{"column": "user_id", "to": "users"}]
+    assert proposed["orders"]["keys"] == proposed["spent"]["keys"] == to_users and "keys" not in proposed["users"]
+    assert proposed["lines"]["keys"] == [{"column": "order_id", "to": "orders"}] and "features" not in proposed["lines"]
+    assert "# mails.mail is a foreign key of mail of users, which is not its primary key: no relation." in text
+    assert text.count("by their names: check them") == 2, "of orders and of spent"
+    (tmp_path / "graph.yaml").write_text(text)
+    import_graph(tmp_path, tmp_path / "out", inputs=SourceOptions(target="users"))
+    assert open_dataset(tmp_path / "out").edge_types["spent", "user_id", "users"].num_edges == 90
+
+
 def test_tables_of_duckdb_are_those_of_parquet(duck, tmp_path):
     write_database(tmp_path / "parquet")
     nodes = {name: keys | {"file": f"shop.duckdb:{name}"} for name, keys in DESCRIPTION["nodes"].items()}
@@ -65,6 +92,20 @@ def test_tables_of_duckdb_are_those_of_parquet(duck, tmp_path):
     assert names == sorted(path.name for path in (tmp_path / "b").glob("*.npy")) and len(names) > 30
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_tables_of_other_schemas_are_told(tmp_path):
+    """Their constraints are not those of a table of the same name."""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.sql("CREATE SCHEMA old")
+        for schema, key in (("old", "size"), ("main", "id")):
+            connection.sql(f"CREATE TABLE {schema}.shop (id INTEGER, size INTEGER, PRIMARY KEY ({key}))")
+            connection.sql(f"INSERT INTO {schema}.shop VALUES (1, 2), (2, 3)")
+        connection.sql("CREATE TABLE old.visit (size INTEGER REFERENCES old.shop (size))")
+    text = describe(tmp_path / "shop.duckdb")
+    assert {name: table["id"] for name, table in msgspec.yaml.decode(text)["nodes"].items()} == {"shop": "id"}
+    for name in ("shop", "visit"):
+        assert f"# left out: old.{name}, which is not in the schema main; a view there may show it." in text
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "1.1.3", "1.2.0", "1.10.0"])

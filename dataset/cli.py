@@ -164,6 +164,8 @@ def _generate(args: argparse.Namespace) -> int:
         return _write(args.out, what, lambda: generate_typed(args.out, all_features=args.all_features, **options))
     rows = None
     if args.rows:
+        for flag in (flag_of(name) for name in ("dim", "dtype") if getattr(args, name) is not None):
+            raise CohortError(flag, "one of --rows and it", "both", f"leave {flag} out: the rows have their own")
         rows, options["dtype"] = rows_to_draw(args.rows)
         options["dim"] = rows.shape[1]
     options |= {name: getattr(args, name) for name in OF_ONE_TYPE} | {"edge_weights": args.random_edge_weights}

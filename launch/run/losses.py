@@ -106,7 +106,8 @@ def _read(file: Path, num_classes: int) -> list[float]:
         )
         values = np.asarray(values, np.float64)
     except (OSError, ValueError) as error:
-        raise CohortError(place, expected, str(error)[:200]) from error
+        actual = "no such file" if isinstance(error, FileNotFoundError) else str(error)[:200]
+        raise CohortError(place, expected, actual) from error
     if values.size != num_classes or max(values.shape) != num_classes:
         raise CohortError(place, expected, f"shape {list(values.shape)}")
     values = values.reshape(-1)

@@ -58,8 +58,10 @@ def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
         before, same = getattr(earlier, name), wanted[name] == getattr(earlier, name)
         if name == "device":
             before, same = run["sampler"]["device"], resolve_device(wanted[name]) == run["sampler"]["device"]
-        if name == "seed_order" and "shuffle" not in (before, wanted[name]):
-            same = True  # a file may have moved: demand_same_data() compares what it has
+        if name in ("seed_order", "class_weights") and not {"shuffle", "balanced", None} & {before, wanted[name]}:
+            same = True  # a file may have moved: demand_same_data() and demand_same_weights() compare what it has
+        if name == "init" and None not in (before, wanted[name]):
+            same = wanted[name].absolute() == before.absolute()
         if not same:
             raise refuse(name, as_given(before), wanted[name])
     if wanted.get("epochs", earlier.epochs) < earlier.epochs:
@@ -72,6 +74,13 @@ def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
         if name in wanted and count != num_ranks:
             raise refuse(name, f"{num_ranks} trainer{'s' * (num_ranks > 1)}", wanted[name])
     return run, spec
+
+
+def demand_same_weights(earlier: dict, now: TrainerSpec) -> None:
+    """Raises CohortError where the losses of classes have other weights than the run's before."""
+    if earlier.get("weights_of_classes", now.weights_of_classes) != now.weights_of_classes:
+        expected, hint = "the weights that the run was started with", "name their file, or start a new run"
+        raise CohortError("--class-weights", expected, f"others in {now.class_weights}", hint)
 
 
 def demand_new(out: Path, overwrite: bool) -> None:

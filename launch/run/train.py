@@ -54,6 +54,7 @@ from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import (
     bring_back,
     demand_new,
+    demand_same_weights,
     demand_weights,
     remove_parts,
     resumed,
@@ -371,6 +372,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
             data = open_to_train(dataset)
             trainer = trainer_spec(spec, data)
             demand_same_data(earlier["data"], data.path, trainer.parts, trainer.task_name, trainer.seed_order)
+            demand_same_weights(earlier["trainer"], trainer)
             check_model(spec, data)
             run = _run_of(spec, data) | _about(args, data, spec, earlier.get("starts"))
             run |= {"data": earlier["data"], "resume": True}

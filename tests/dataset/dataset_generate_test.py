@@ -159,3 +159,11 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["--dim", "3"], ["--dtype", "float16"]])
+def test_rows_have_a_type_and_columns_of_their_own(tmp_path, option):
+    np.save(tmp_path / "rows.npy", np.zeros((5, 9), np.float32))
+    command = ["dataset", "generate", tmp_path / "out", "--nodes", 10, "--edges", 20, "--rows", tmp_path / "rows.npy"]
+    refused(here(*command, *option), 1, f"{option[0]}: expected one of --rows and it, found both")
+    assert not (tmp_path / "out").exists()

@@ -95,6 +95,22 @@ def test_parts_and_orders_that_were_not_copied_are_missed(graph, tmp_path):
     refused(again, 1, "partition-2.npy: expected the parts that the run was started with, found no such file")
 
 
+def test_weights_of_classes_may_move_and_not_change(graph, tmp_path):
+    out, weights, moved = tmp_path / "run", tmp_path / "weights.npy", tmp_path / "moved.npy"
+    np.save(weights, np.arange(1.0, 6.0))
+    ran("train", graph, *OPTIONS, "--class-weights", weights, "--epochs", 1, "--quiet", "--out", out)
+    before = (out / "run.json").read_text()
+    go_on = "train", "--resume", out, "--epochs", 2, "--quiet"
+    weights.rename(moved)
+    refused(here(*go_on), 1, f"--class-weights {weights}: expected 5 numbers", "found no such file")
+    np.save(weights, np.ones(5))
+    for more in ([], ["--class-weights", os.path.relpath(weights)]):
+        words = "--class-weights: expected the weights that the run was started with, found others in /"
+        refused(here(*go_on, *more), 1, words)
+    assert (out / "run.json").read_text() == before
+    ran(*go_on, "--class-weights", os.path.relpath(moved))
+
+
 def test_pieces_of_large_files_are_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(file_digests, "WHOLE_BYTES", 1000)
     monkeypatch.setattr(file_digests, "PIECE_BYTES", 20)

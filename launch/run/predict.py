@@ -90,7 +90,6 @@ def register(parser) -> None:
     parser.add_argument(
         "--exclude-seen",
         action=argparse.BooleanOptionalAction,
-        default=True,
         help="--top-k leaves out targets that the source is linked to (default); the source itself always",
     )
     _add_keeping(parser)
@@ -162,6 +161,8 @@ def predict(args: argparse.Namespace) -> int:
         raise CohortError("--threshold", "a table as --out", args.out.name, "--out NAME.parquet")
     if args.nodes is not None:
         demand_regular(args.nodes)
+    if args.exclude_seen is not None and args.top_k is None:
+        raise CohortError("--exclude-seen", "--top-k beside it", "none", "--top-k K, or leave it out")
     if args.top_k is not None and (args.classes or args.node_type):
         raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
     device = resolve_device(spec_of(args, SamplerSpec).device)

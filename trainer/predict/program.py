@@ -1,7 +1,7 @@
 """The program of ``cohort predict``, ``python -m cohort_gnn.trainer.predict job.json``.
 
 The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``top_k`` (or null),
-``exclude_seen``, ``nodes`` (file, or null), ``threshold`` (or null), ``memory_bytes``, ``device``, ``quiet``,
+``exclude_seen`` (or null), ``nodes`` (file, or null), ``threshold`` (or null), ``memory_bytes``, ``device``, ``quiet``,
 ``owner_pid`` (who waits for it), ``keep`` and ``update`` (folders, or null).
 """
 
@@ -288,6 +288,9 @@ def write_best_targets(
     options = from_json(read_run_json(Path(job["run"]))["trainer"], TrainerSpec, job["run"])
     relation = options.graph.relation
     assert relation is not None
+    if options.task_name is not None and job["exclude_seen"]:
+        actual = f"a run of the task {options.task_name}, in whose rows targets come again"
+        raise CohortError("--exclude-seen", "a run that learned links of the graph", actual, "leave it out")
     edges = LinkEdges(data, relation)
     if job["top_k"] > edges.num_targets:
         raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
@@ -311,7 +314,7 @@ def write_best_targets(
             find_best_targets(
                 *(decoder.to(device), sources, others, edges, best, device, advance),
                 best_scores=best_scores,
-                exclude_seen=job["exclude_seen"] and options.task_name is None,
+                exclude_seen=job["exclude_seen"] is not False and options.task_name is None,
                 there=targets_there(data, relation[2], job["at_time"]),
                 until=job["at_time"],
             )

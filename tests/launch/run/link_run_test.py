@@ -307,6 +307,9 @@ def test_what_top_k_does_not_go_with(links, run, tmp_path):
     with pytest.raises(CohortError, match="expected a run with --decoder dot or distmult, found --decoder mlp"):
         best_targets.queries_of(LinkDecoder("mlp", 4), torch.zeros(1, 4))
     assert not (tmp_path / "best.npy").exists()
+    for flag in ("--exclude-seen", "--no-exclude-seen"):
+        lonely = here("predict", run, links.data, "--out", tmp_path / "rows.npy", "--node-type", "user", flag)
+        refused(lonely, 1, "--exclude-seen: expected --top-k beside it")
 
 
 @only_one

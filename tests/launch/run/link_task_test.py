@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from processes import here, ran
+from processes import cohort, here, ran, refused
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
@@ -150,6 +150,8 @@ def test_predict_ranks_the_targets_of_a_time(shop, run, tmp_path):
     ran(
         "predict", run, shop, "--top-k", 3, "--at-time", time, "--device", "cpu", "--quiet", "--out", tmp_path / "b.npy"
     )
+    how = ["--top-k", 3, "--at-time", time, "--device", "cpu", "--out", tmp_path / "c.npy", "--exclude-seen"]
+    refused(cohort("predict", run, shop, *how), 1, "--exclude-seen: expected a run that learned links of the graph")
     found = np.load(tmp_path / "b.npy")
     assert found.max() < PRODUCTS - LATE, "products that there are not yet"
     assert found.tolist() == best_at(shop, run, np.arange(CUSTOMERS), time, 3)

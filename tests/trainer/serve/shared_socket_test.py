@@ -7,15 +7,21 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from cohort_gnn.trainer.serve import shared_socket
-from cohort_gnn.trainer.serve.shared_socket import SharedSocket
+from cohort_gnn.trainer.serve.shared_socket import MOST_PATIENCE, PATIENCE, SharedSocket
 
 
 @pytest.fixture
-def shared(monkeypatch):
-    """shared(N): the socket as a process with N connections has it; clients wait to be accepted. None is accepted late
-    because the machine is slow."""
-    for name in ("PATIENCE", "MOST_PATIENCE", "WAVE"):
-        monkeypatch.setattr(shared_socket, name, 600.0)
+def waits(monkeypatch):
+    """The seconds that accept() waits, which pass at once; what was accepted stays recent on a slow machine."""
+    seconds = []
+    monkeypatch.setattr(shared_socket.time, "sleep", seconds.append)
+    monkeypatch.setattr(shared_socket, "RECENT", 600.0)
+    return seconds
+
+
+@pytest.fixture
+def shared():
+    """shared(N): the socket as a process with N connections has it; four clients wait to be accepted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         clients = [socket.create_connection(listening.getsockname()) for _ in range(4)]
         made = []
@@ -30,21 +36,22 @@ def shared(monkeypatch):
             each.close()
 
 
-def test_one_that_has_accepted_lets_others_come_first(shared):
-    first, second = shared(0), shared(0)
-    for process in (first, second):
+def test_a_process_waits_the_longer_the_more_it_has(shared, waits):
+    idle = shared(0)
+    for process in (idle, idle, shared(3), shared(1000)):
         process.accept()[0].close()
-        with pytest.raises(BlockingIOError, match="another process"):
-            process.accept()
+    assert waits == [0, PATIENCE, 3 * PATIENCE, MOST_PATIENCE]
+    with pytest.raises(BlockingIOError):
+        idle.accept()
 
 
-def test_one_with_connections_comes_later_but_comes(shared, monkeypatch):
-    busy, idle = shared(3), shared(0)
-    with pytest.raises(BlockingIOError, match="another process"):
-        busy.accept()
-    idle.accept()[0].close()
-    monkeypatch.setattr(shared_socket, "MOST_PATIENCE", 0.0)
-    for process in (busy, busy, idle):
-        process.accept()[0].close()
-    with pytest.raises(BlockingIOError, match="unavailable"):
+def test_others_accept_while_it_waits(shared, monkeypatch):
+    busy, idle = shared(1), shared(0)
+
+    def others(seconds: float) -> None:
+        for _ in range(4 if seconds else 0):
+            socket.socket.accept(idle)[0].close()
+
+    monkeypatch.setattr(shared_socket.time, "sleep", others)
+    with pytest.raises(BlockingIOError):
         busy.accept()

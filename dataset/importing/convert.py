@@ -285,7 +285,7 @@ class Conversion:
             return list(written.values())
         self.progress("comparing edges", 0)
         known = self._find_reverses(written, said)
-        reverses = missing_reverses(known) if self._adds_reverses else {}
+        reverses = missing_reverses(self.graph.place, known) if self._adds_reverses else {}
         for relation, original in reverses.items():
             written[relation] = self._write_edges(relation, self._reversed(original, written[original]))
         named = {relation: result.reverse_of for relation, result in known.items()} | reverses
@@ -489,14 +489,23 @@ class Conversion:
             save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, held.shared), edges), edges)
 
 
-def missing_reverses(relations: Mapping[EdgeType, KnownRelation]) -> dict[EdgeType, EdgeType]:
-    """The reverse edge types ("b", "rev_NAME", "a") that are missing, each with the edge type that it reverses. A
-    reverse is not missing if another edge type is the reverse, or has the name of one."""
+def missing_reverses(place: str, relations: Mapping[EdgeType, KnownRelation]) -> dict[EdgeType, EdgeType]:
+    """The reverse edge types ("b", "rev_NAME", "a") that are missing, each with the edge type that it reverses.
+
+    Raises:
+        CohortError: an edge type has the name of one that is missing, and other edges.
+    """
     out = {}
     for (source, name, target), result in relations.items():
         relation, reverse = (source, name, target), (target, f"rev_{name}", source)
-        is_called_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in relations
-        has_reverse = any(is_reversed and other != relation for other, is_reversed in result.there)
-        if not has_reverse and not is_called_reverse and reverse not in relations:
-            out[reverse] = relation
+        if any(is_reversed and other != relation for other, is_reversed in result.there):
+            continue
+        if reverse in relations:
+            hint = (
+                f"give one of the two another name (name: of a key), or say that it is the reverse: --reverse-of"
+                f" {':'.join(reverse)}={':'.join(relation)}, in graph.yaml reverse_of; --no-reverse-edges adds none"
+            )
+            expected = f"the edges of {', '.join(relation)} in the other direction, whose reverse is called so"
+            raise CohortError(f"{place}: {', '.join(reverse)}", expected, "other edges", hint)
+        out[reverse] = relation
     return out

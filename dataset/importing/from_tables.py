@@ -42,7 +42,7 @@ def from_tables(
     out: str | os.PathLike,
     *,
     nodes: Mapping[str, Mapping[str, Any]],
-    edges: Mapping[EdgeType, Mapping[str, Any]],
+    edges: Mapping[EdgeType, Mapping[str, Any]] | None = None,
     tasks: Mapping[str, Mapping[str, Any]] | None = None,
     target: str | None = None,
     name: str | None = None,
@@ -65,7 +65,7 @@ def from_tables(
             without a table).
         edges: {(source type, name, target type): its table and what its columns mean}: ``source`` and ``target``
             (columns; by default those whose names say it, such as src and dst), ``weight``, ``time``, ``features``
-            (columns), ``reverse_of``.
+            (columns), ``reverse_of``; None: the ``keys`` of node types are the edges.
         tasks: {name of a task: what its keys are in ``graph.yaml``}, with tables as ``train``, ``val`` and ``test``.
         target: the node type to learn; by default the only one that has labels.
         name: of the data set; by default the name of the folder.
@@ -92,7 +92,7 @@ def from_tables(
     folder = Path(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
     named = {"target": target, "name": name or folder.resolve().name}
-    with described_tables(folder, nodes, edges, tasks, **named) as (path, description, streams):
+    with described_tables(folder, nodes, edges or {}, tasks, **named) as (path, description, streams):
         graph = described_graph(path, description, streams)
         write_source(graph, folder, "yaml", AS_IT_IS, note=without_folder(path.parent, note), **options)
     return folder

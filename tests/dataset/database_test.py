@@ -242,6 +242,27 @@ def test_a_table_alone_keeps_its_names(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("of_other", [False, True])
+def test_a_key_that_is_called_as_the_reverse_of_another_is_not_taken_for_it(tmp_path, of_other):
+    """Two keys of a person, "m" and "rev_m", name other rows."""
+    persons = pd.DataFrame({"id": [0, 1, 2, 3], "m": [1, 2, 3, 0], "rev_m": [2, 2, 0, 0], "age": [1.0, 2, 3, 4]})
+    others = persons if of_other else None
+    keys = [{"column": "m", "to": "other" if of_other else "person"}, {"column": "rev_m", "to": "person"}]
+    node = {"table": persons, "id": "id", "keys": keys[: 1 if of_other else 2], "features": ["age"]}
+    other = {"table": others, "id": "id", "keys": keys[1:], "features": ["age"]}
+    nodes = {"person": node} | ({"other": other} if of_other else {})
+    with pytest.raises(CohortError, match="rev_m, person: expected the edges of person, m, .*\n.*name: of a key"):
+        from_tables(tmp_path / "out", nodes=nodes, target="person")
+    keys[1]["name"] = "fan"
+    data = open_dataset(from_tables(tmp_path / "out", nodes=nodes, target="person"))
+    there = {name[:2]: relation.edge_index().T.tolist() for name, relation in data.edge_types.items()}
+    end = "other" if of_other else "person"
+    assert sorted(there["person", "m"]) == [[0, 1], [1, 2], [2, 3], [3, 0]]
+    assert sorted(there[end, "rev_m"]) == [[0, 3], [1, 0], [2, 1], [3, 2]]
+    assert sorted(there[end, "fan"]) == [[0, 2], [1, 2], [2, 0], [3, 0]]
+    assert sorted(there["person", "rev_fan"]) == [[0, 2], [0, 3], [2, 0], [2, 1]]
+
+
 def test_encodings_are_those_of_rows_until_training_ends(tmp_path):
     """Ages and cities of later customers decide nothing: other values of theirs change no other row."""
     rows = pa.table({"customer": ["c0", "c7"], "day": pa.array(np.array([DAY + 50, DAY + 40])), "label": [0, 1]})

@@ -114,10 +114,14 @@ def test_weights_of_a_relation_are_kept_and_its_reverse_has_them(tmp_path):
 def test_reverse_edges_are_added_where_there_are_none(tmp_path):
     data = graph_of()
     data["paper", "rev_writes", "author"].edge_index = torch.tensor([[0], [2]])
-    written = open_dataset(from_pyg(data, tmp_path / "out", reverse_edges=True))
+    with pytest.raises(CohortError, match="author, writes, paper in the other direction") as error:
+        from_pyg(data, tmp_path / "out", reverse_edges=True)
+    assert "--reverse-of paper:rev_writes:author=author:writes:paper" in error.value.hint
+    told = {("paper", "rev_writes", "author"): ("author", "writes", "paper")}
+    written = open_dataset(from_pyg(data, tmp_path / "out", reverse_edges=True, reverse_of=told))
     assert {type_: relation.reverse_of for type_, relation in written.edge_types.items()} == {
         ("paper", "cites", "paper"): None,
-        ("paper", "rev_writes", "author"): None,
+        ("paper", "rev_writes", "author"): ("author", "writes", "paper"),
         ("paper", "rev_cites", "paper"): ("paper", "cites", "paper"),
         ("author", "writes", "paper"): None,
     }

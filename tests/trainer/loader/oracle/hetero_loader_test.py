@@ -80,7 +80,7 @@ def papers(tmp_path_factory) -> Path:
             for each in others:
                 reverse[each].append(paper)
         lists["paper", f"rev_{name}", other] = reverse
-    lists["paper", "cites", "paper"] = [random.integers(200, size=6).tolist() for _ in range(200)]
+    lists["paper", "cites", "paper"] = [sorted(random.integers(200, size=6).tolist()) for _ in range(200)]
     dims = {"author": 0, "field": 4, "paper": 8}
     return write(tmp_path_factory.mktemp("papers") / "set", counts, dims, lists)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +15,7 @@ from cohort_gnn.dataset.tables.duck_table import connected, tables_of
 
 MANIFEST = "manifest.yaml"
 RELBENCH_HINT = "a folder of RelBench has manifest.yaml and db/*.parquet, and tasks/NAME/manifest.yaml for each task"
+TEXT_HINT = "of text files, DuckDB makes Parquet: COPY (FROM 'x.csv') TO 'x.parquet'"
 TYPED = ("parquet", "arrow")  # kinds of files whose columns have types
 SPLITS = ("train", "val", "test")
 TARGETS: dict[str, dict[str, str]] = {  # of RelBench's task types
@@ -40,6 +39,7 @@ class TableKeys:
         hidden: columns that tasks hide, and which tasks.
         id_is_open, keys_are_open, time_is_open: the source does not say them.
         times: columns that may be the time, where the source does not say it.
+        perhaps: other columns that may be foreign keys, and the tables whose ids they have.
     """
 
     file: str
@@ -51,6 +51,7 @@ class TableKeys:
     keys_are_open: bool = False
     time_is_open: bool = False
     times: list[str] = field(default_factory=list)
+    perhaps: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def key_columns(self) -> list[str]:
@@ -91,10 +92,10 @@ def find_database(source: Path) -> Database:
         return _duckdb_database(source)
     if is_relbench(source):
         return _relbench_database(source)
-    files = sorted(path for path in source.iterdir() if tables.kind_of(path) in TYPED and path.name[0] not in "_.")
+    there = sorted(path for path in source.iterdir() if path.name[0] not in "_.")
+    files = [path for path in there if tables.kind_of(path) in TYPED]
     if not files:
-        hint = "of text files, DuckDB makes Parquet: COPY (FROM 'x.csv') TO 'x.parquet'"
-        raise CohortError(str(source), "tables whose columns have types: .parquet or .arrow files", "none", hint)
+        raise CohortError(str(source), "tables whose columns have types: .parquet or .arrow files", "none", TEXT_HINT)
     by_name: dict[str, Path] = {}
     for path in files:
         if (other := by_name.setdefault(path.name.split(".")[0], path)) != path:
@@ -106,6 +107,11 @@ def find_database(source: Path) -> Database:
             name: TableKeys(path.name, id_is_open=True, keys_are_open=True, time_is_open=True)
             for name, path in by_name.items()
         },
+        notes=[
+            f"left out: {path.name}, whose columns have no types; {TEXT_HINT}"
+            for path in there
+            if tables.kind_of(path) == "csv"
+        ],
     )
 
 
@@ -226,10 +232,3 @@ def _task_of(task: _TaskManifest, manifest: _Manifest) -> dict[str, Any] | None:
 
 def _read(path: Path, kind: type[M]) -> M:
     return read_structured(path, "YAML", kind, "a manifest of RelBench", RELBENCH_HINT)
-
-
-def names_of_ids(table: str) -> Iterator[str]:
-    """How a column of the ids of a table may be called, in small letters: customer, customer_id of customers."""
-    name = table.lower()
-    for word in dict.fromkeys([name, re.sub(r"ies$", "y", name), name.removesuffix("s")]):
-        yield from (word, f"{word}_id", f"{word}id", f"id_{word}")

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.importing.databases import TableKeys, find_database, names_of_ids
+from cohort_gnn.dataset.importing.databases import TableKeys, find_database
+from cohort_gnn.dataset.importing.proposed_keys import has_distinct, is_called_id, propose_keys
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile
@@ -151,17 +153,16 @@ def describe(source: Path) -> str:
         >>> Path("shop/graph.yaml").write_text(describe(Path("shop")))
     """
     database = find_database(source)
-    opened = {name: tables.open_table(database.folder / table.file) for name, table in database.tables.items()}
+    opened = {name: _open(database.folder / table.file) for name, table in database.tables.items()}
     for name, table in database.tables.items():  # which the source may say wrongly
         opened[name].choose(list(dict.fromkeys([*table.id, *table.key_columns, *([table.time] if table.time else [])])))
     columns = {name: _values(table) for name, table in opened.items()}
+    propose_keys(
+        database.tables,
+        opened,
+        {name: {title: stats.type for title, stats in described.items()} for name, described in columns.items()},
+    )
     for name, table in database.tables.items():
-        if table.id_is_open:
-            _propose_id(name, table, opened[name])
-    _propose_shared_ids(database.tables, opened, columns)
-    for name, table in database.tables.items():
-        if table.keys_are_open:
-            _propose_keys(table, columns[name], database.tables)
         if table.time_is_open:
             _propose_time(table, columns[name])
     times = [columns[name][table.time] for name, table in database.tables.items() if table.time]
@@ -186,6 +187,17 @@ def describe(source: Path) -> str:
             entry |= {"time_unit": unit, "time_zone": "UTC"}
         lines += [f"  {_flow(name)}:", *(f"    {key}: {_flow(value)}" for key, value in entry.items())]
     return "\n".join(lines) + "\n"
+
+
+def _open(file: Path) -> TableFile:
+    """A table; raises CohortError for a folder whose files are several tables."""
+    try:
+        return tables.open_table(file)
+    except CohortError as error:
+        if not file.is_dir():
+            raise
+        hint = f"tables in a folder are described together by cohort dataset describe {file}; else {error.hint}"
+        raise CohortError(error.place, error.expected, error.found, hint) from error
 
 
 def settled(proposal: str) -> list[str]:
@@ -216,86 +228,6 @@ def _values(table: TableFile, column: str | None = None) -> dict[str, Values]:
     return columns
 
 
-def _propose_id(name: str, table: TableKeys, opened: TableFile) -> None:
-    """Takes the first column for the primary key that is called so, and whose values come once."""
-    known = {"id", *names_of_ids(name)}
-    for number, title in enumerate(opened.titles):
-        if title.lower() in known and _is_key(opened, number):
-            table.id = [title]
-            return
-
-
-def _propose_shared_ids(
-    others: dict[str, TableKeys], opened: dict[str, TableFile], columns: dict[str, dict[str, Values]]
-) -> None:
-    """Takes a column for the primary key of a table without one if its values come once, and those of a column of this
-    name in another table are mostly among them; of several such tables, the one with the most rows."""
-    without = [name for name, table in others.items() if table.id_is_open and not table.id]
-    for name in sorted(without, key=lambda name: -max((stats.rows for stats in columns[name].values()), default=0)):
-        for number, title in enumerate(opened[name].titles):
-            readers = [table for other, table in opened.items() if other != name and title in table.titles]
-            is_taken = any(_is_called_as_id_of(title, other, table) for other, table in others.items())
-            if readers and not is_taken and _is_key(opened[name], number):
-                ids = _values_of(opened[name], number)
-                if any(_are_mostly_among(_values_of(table, table.titles.index(title)), ids) for table in readers):
-                    others[name].id = [title]
-                    break
-
-
-def _values_of(table: TableFile, column: int) -> pa.Array:
-    """The different values of a column."""
-    import pyarrow as pa
-
-    parts = [values.plain(array).unique() for (array,), _ in table.pieces([column], "features", READ_AT_ONCE)]
-    return pa.chunked_array(parts).unique() if parts else pa.array([])
-
-
-def _are_mostly_among(keys: pa.Array, ids: pa.Array) -> bool:
-    """Whether more than half of some values are ids; those of another type are none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    keys = keys.drop_null()
-    try:
-        keys = keys.cast(ids.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
-    return 2 * (pc.sum(pc.is_in(keys, ids)).as_py() or 0) > len(keys)
-
-
-def _is_key(table: TableFile, column: int) -> bool:
-    """Whether a column has integers or texts, none of which is missing or comes twice."""
-    import pyarrow as pa
-
-    parts: list[Any] = []
-    for (array,), _ in table.pieces([column], "features", READ_AT_ONCE):
-        part = values.plain(array)
-        if not (pa.types.is_integer(part.type) or values.is_text(part.type)) or part.null_count:
-            return False
-        if len(part.unique()) < len(part):
-            return False
-        parts += getattr(part, "chunks", [part])
-    return bool(parts) and len((whole := pa.chunked_array(parts)).unique()) == len(whole)
-
-
-def _propose_keys(table: TableKeys, columns: dict[str, Values], others: dict[str, TableKeys]) -> None:
-    """Takes columns for foreign keys that are called as the ids of other tables."""
-    taken = {
-        name for key in table.keys for name in ([key["column"]] if isinstance(key["column"], str) else key["column"])
-    }
-    for column in columns:
-        for other, keys in others.items():
-            if column not in (*table.id, *taken) and _is_called_as_id_of(column, other, keys):
-                table.keys.append({"column": column, "to": other})
-                taken.add(column)
-
-
-def _is_called_as_id_of(column: str, other: str, keys: TableKeys) -> bool:
-    """Whether a column is called as the primary key of a table, or as that of a table of this name would be."""
-    names = {*names_of_ids(other), *(name.lower() for name in keys.id if name.lower() != "id")}
-    return len(keys.id) == 1 and column.lower() in names
-
-
 def _propose_time(table: TableKeys, columns: dict[str, Values]) -> None:
     """Takes the only column of timestamps or dates for the time."""
     table.times = [name for name, stats in columns.items() if stats.is_time() and name not in table.id]
@@ -304,9 +236,8 @@ def _propose_time(table: TableKeys, columns: dict[str, Values]) -> None:
 
 def _node_type(table: TableKeys, opened: TableFile, columns: dict[str, Values], unit: str) -> Iterator[str]:
     """The lines of a node type."""
-    id_by_name, keys_by_name = (
-        "  # by their names: check them" if is_open else "" for is_open in (table.id_is_open, table.keys_are_open)
-    )
+    id_by_name = "  # by its name: check it" if table.id_is_open else ""
+    keys_by_name = "  # by names and values: check them" if table.keys_are_open else ""
     yield f"file: {_flow(table.file)}"
     if table.id:
         yield f"id: {_flow(table.id[0] if len(table.id) == 1 else table.id)}{id_by_name}"
@@ -319,26 +250,29 @@ def _node_type(table: TableKeys, opened: TableFile, columns: dict[str, Values], 
         yield from _time(table.time, columns[table.time], unit)
     elif table.times:
         yield f"# no time: one of {', '.join(table.times)} may be it; without one, rows are always there"
-    keys = [
-        name for key in table.keys for name in ([key["column"]] if isinstance(key["column"], str) else key["column"])
-    ]
     features, others = [], []
     for name, stats in columns.items():
-        if name in (*table.id, *keys, table.time):
+        if name in (*table.id, *table.key_columns, table.time):
             continue
         entry, reason = stats.feature(name)
+        comment = ""
+        if name in table.perhaps:
+            where = " and ".join(table.perhaps[name])
+            comment = f"its values are ids of {where}: if it names one, put it under keys" if where else ""
+            if is_called_id(name):
+                entry, reason = None, comment or "called as an id: name it under keys, or kind: category"
         may_be_id = stats.may_be_ids() and (table.id_is_open or table.keys_are_open)
-        if may_be_id and _is_key(opened, opened.titles.index(name)):
+        if may_be_id and has_distinct(opened, opened.titles.index(name)):
             entry, reason = None, "integers, each of which comes once"
         if name in table.hidden:
             entry, reason = None, f"hidden from tasks: {table.hidden[name]}"
         if entry is None:
             others.append(f"{name} ({reason})")
         else:
-            features.append(entry)
+            features.append(f"{_flow(entry)}  # {comment}" if comment else _flow(entry))
     if features:
         yield "features:"
-        yield from (f"  - {_flow(entry)}" for entry in features)
+        yield from (f"  - {entry}" for entry in features)
     yield from (f"# no feature: {other}" for other in others)
 
 

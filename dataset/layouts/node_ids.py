@@ -208,18 +208,21 @@ class RowEdges:
         skip: rows without a key ("nulls"), and rows whose key no node has ("unknown_ids"), have no edge; where skip has
             them not, they are refused.
         first: source of row 0.
+
+    Attributes:
+        unknown: keys that no node has, in what has been read.
     """
 
     def __init__(
         self, table: TableFile, columns: Sequence[int], ids: NodeIds | None, skip: Collection[str], first: int = 0
     ):
         self._table, self._columns, self._ids, self._skip, self._first = table, columns, ids, skip, first
-        self._nulls = self._unknown = self._rows = 0
+        self._nulls = self.unknown = self._rows = 0
 
     def chunks(self, block_bytes: int) -> Iterator[EdgeChunk]:
         """The edges, some at a time."""
         place = _place_of(self._table, self._columns)
-        self._nulls = self._unknown = self._rows = 0
+        self._nulls = self.unknown = self._rows = 0
         for keys, fraction in key_blocks(self._table, self._columns, block_bytes, nulls="nulls" in self._skip):
             there = np.asarray(keys.is_valid())
             sources = self._rows + np.flatnonzero(there)
@@ -238,12 +241,12 @@ class RowEdges:
                 raise CohortError(
                     f"{place} of row {sources[unknown[0]]}", expected, _shown(keys[int(unknown[0])]), hint
                 )
-            self._unknown += len(unknown)
+            self.unknown += len(unknown)
             yield self._first + np.delete(sources, unknown), np.delete(targets, unknown), fraction
 
     def left_out(self) -> str:
         """What the last reading left out, in words; "" where all rows have edges."""
-        counts = {"without a key": self._nulls, "with keys that no row has": self._unknown}
+        counts = {"without a key": self._nulls, "with keys that no row has": self.unknown}
         parts = [f"{count:,} {what}" for what, count in counts.items() if count]
         return f"{' and '.join(parts)}, of {self._rows:,} rows" if parts else ""
 

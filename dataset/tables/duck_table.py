@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.tables.arrow_table import ArrowTable
+from cohort_gnn.dataset.tables.known_files import DUCKDB, known_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,8 @@ def connected(file: Path) -> Iterator[Any]:
         raise CohortError(str(file), "DuckDB 1.2 or newer", duckdb.__version__, PACKAGE_HINT)
     if not file.exists():
         raise CohortError(str(file), "a file of DuckDB", "no such file", "check the path")
+    if (known := known_file(file)) is not None and known[0] != DUCKDB[0]:  # DuckDB loads an extension for some
+        raise CohortError(str(file), "a file of DuckDB", *known)
     try:
         with duckdb.connect(str(file), read_only=True) as connection:
             yield connection
@@ -44,10 +47,18 @@ def connected(file: Path) -> Iterator[Any]:
 
 
 def tables_of(file: Path) -> list[str]:
-    """The names of the tables and views in a file, ascending."""
+    """The names of the tables and views in a file, ascending.
+
+    Raises:
+        CohortError: as `connected` does, and for the catalog of a DuckLake.
+    """
     with connected(file) as connection:
         rows = connection.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'").fetchall()
-    return sorted(name for (name,) in rows)
+    names = sorted(name for (name,) in rows)
+    if "ducklake_snapshot" in names:
+        hint = f"in DuckDB: ATTACH 'ducklake:{file}' AS lake; COPY (FROM lake.TABLE) TO 'TABLE.parquet'"
+        raise CohortError(str(file), "a file of DuckDB with tables", "the catalog of a DuckLake", hint)
+    return names
 
 
 class DuckTable(ArrowTable):

@@ -13,6 +13,10 @@ MATRIX_CURE = (
     "numpy.save('x.npy', scipy.sparse.coo_array(scipy.io.mmread('{}')).toarray())"
 )
 ZIP_CURE = "write an array with numpy.save, or a table as .csv; a file of torch.save: give it a name that ends in .pt"
+SQLITE_CURE = (
+    "pandas.read_sql('SELECT * FROM TABLE', sqlite3.connect('{}')).to_parquet('TABLE.parquet') writes a table;"
+    " cohort dataset describe FOLDER proposes a description of all"
+)
 # First bytes, what the file is, and the cure; {} is its name.
 KNOWN = [
     (b"\x93NUMPY", "an array of NumPy", "give it a name that ends in .npy"),
@@ -31,7 +35,7 @@ KNOWN = [
     (b"\x80\x03", "a pickle", "write its array with numpy.save"),
     (b"\x80\x04", "a pickle", "write its array with numpy.save"),
     (b"\x80\x05", "a pickle", "write its array with numpy.save"),
-    (b"SQLite format 3\x00", "a database of SQLite", "write its tables as .parquet or .csv"),
+    (b"SQLite format 3\x00", "a database of SQLite", SQLITE_CURE),
 ]
 SAFETENSORS = ("a safetensors file", "give it a name that ends in .safetensors")
 DUCKDB = ("a database of DuckDB", "cohort dataset describe {} > graph.yaml proposes a description of its tables")

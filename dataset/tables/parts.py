@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of rows whose column is null
 DIGITS = re.compile(r"(\d+)")
+DUCKLAKE = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.parquet")
 ICEBERG = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.gz)?\.metadata\.json")  # names of the metadata of a table
 
 
@@ -40,7 +41,8 @@ def part_files(source: Path) -> list[Path]:
     names. Names that begin with "_" or "." are left out: Spark's _SUCCESS, checksums, metadata.
 
     Raises:
-        CohortError: the folder is one of Delta Lake, Iceberg or Hudi, whose log says which files are the table.
+        CohortError: the folder is one of Delta Lake, DuckLake, Iceberg or Hudi, whose log or catalog says which rows
+            are the table.
     """
     if is_pattern(source):
         matches = [Path(name) for name in glob.glob(str(source), recursive=True)]
@@ -50,7 +52,8 @@ def part_files(source: Path) -> list[Path]:
     for folder in dict.fromkeys(folder for file in files for folder in file.absolute().parents):
         if (format := _lake_of(folder)) is not None:
             actual = f"a folder of {format}, in which files with rows that were removed stay"
-            hint = "give cohort.from_tables what its library reads: DeltaTable(FOLDER), or table.scan() of Iceberg"
+            read = "DeltaTable(FOLDER), table.scan() of Iceberg, or duckdb.sql('FROM lake.TABLE') of DuckLake"
+            hint = f"give cohort.from_tables what its library reads: {read}"
             raise CohortError(str(source), "files that are a table together", actual, hint)
     return sorted(files, key=_by_numbers)
 
@@ -61,6 +64,8 @@ def _lake_of(folder: Path) -> str | None:
         return "Delta Lake"
     if (folder / ".hoodie").is_dir():
         return "Hudi"
+    if any(DUCKLAKE.fullmatch(path.name) for path in folder.glob("ducklake-*.parquet")):
+        return "DuckLake"
     names = (path.name for path in (folder / "metadata").glob("*.metadata.json"))
     return "Iceberg" if any(map(ICEBERG.fullmatch, names)) else None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 from pathlib import Path
 
 import duckdb
@@ -76,7 +78,7 @@ def test_what_the_constraints_of_duckdb_leave_open_is_proposed(tmp_path):
     assert proposed["orders"]["keys"] == proposed["spent"]["keys"] == to_users and "keys" not in proposed["users"]
     assert proposed["lines"]["keys"] == [{"column": "order_id", "to": "orders"}] and "features" not in proposed["lines"]
     assert "# mails.mail is a foreign key of mail of users, which is not its primary key: no relation." in text
-    assert text.count("by their names: check them") == 2, "of orders and of spent"
+    assert text.count("by names and values: check them") == 2, "of orders and of spent"
     (tmp_path / "graph.yaml").write_text(text)
     import_graph(tmp_path, tmp_path / "out", inputs=SourceOptions(target="users"))
     assert open_dataset(tmp_path / "out").edge_types["spent", "user_id", "users"].num_edges == 90
@@ -195,6 +197,62 @@ def test_ids_are_no_features_whatever_they_are_called(tmp_path):
     assert features == {"people": ["born", "since"], "visits": ["name", "cost"]}
     assert "# no feature: badge (integers, each of which comes once)" in text
     assert "# no time: one of born, since may be it; without one, rows are always there" in text
+
+
+def test_keys_of_other_names_are_found_by_values(tmp_path):
+    """Texts and columns that are called as ids are keys of the only table that has their values; others may be."""
+    people = {"id": np.arange(100) + 1000, "age": RNG.random(100)}
+    words = [f"t{i}" for i in range(70)]
+    posts = {
+        "id": np.arange(300) + 1,
+        "editor_id": RNG.permutation(np.arange(300) % 100) + 1000,
+        "parentId": np.arange(300.0) // 2 + 1,
+        "author": RNG.permutation(np.arange(300) % 100) + 1000,
+        "topic": RNG.choice(words, 300),
+        "type_id": RNG.integers(5000, 5004, 300),
+        "flag": RNG.integers(0, 2, 300),
+    }
+    posts["parentId"][::5] = np.nan  # as pandas writes integers with nulls
+    pq.write_table(pa.table(people), tmp_path / "people.parquet")
+    pq.write_table(pa.table({"id": words}), tmp_path / "subjects.parquet")
+    pq.write_table(pa.table(posts), tmp_path / "posts.parquet")
+    text = describe(tmp_path)
+    proposed = msgspec.yaml.decode(text)["nodes"]
+    assert proposed["posts"]["keys"] == [
+        {"column": "editor_id", "to": "people"}, {"column": "parentId", "to": "posts"},
+        {"column": "topic", "to": "subjects"},
+    ]  # fmt: skip
+    assert [entry["column"] for entry in proposed["posts"]["features"]] == ["author", "flag"]
+    assert "author, standardize: true}  # its values are ids of people: if it names one, put it under keys" in text
+    assert "# no feature: type_id (called as an id: name it under keys, or kind: category)" in text
+    assert [entry["column"] for entry in proposed["people"]["features"]] == ["age"] and text.count("if it names") == 1
+    (tmp_path / "graph.yaml").write_text(text)
+    import_graph(tmp_path, tmp_path / "out", inputs=SourceOptions(target="posts"))
+    edges = open_dataset(tmp_path / "out").edge_types["posts", "editor_id", "people"].edge_index()
+    assert dict(edges.T.tolist()) == dict(enumerate((posts["editor_id"] - 1000).tolist()))
+
+
+def test_what_a_folder_has_beside_its_tables_is_told(tmp_path):
+    pq.write_table(pa.table({"id": [1, 2], "age": [3, 4]}), tmp_path / "people.parquet")
+    (tmp_path / "votes.csv").write_text("voter,vote\n1,2\n")
+    assert "# left out: votes.csv, whose columns have no types" in describe(tmp_path)
+    (tmp_path / "raw").mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pa.table({f"{name}_id": [1]}), tmp_path / f"raw/{name}.parquet")
+    with pytest.raises(CohortError, match=f"cohort dataset describe {tmp_path / 'raw'}"):
+        describe(tmp_path)
+
+
+def test_databases_of_others_are_refused_with_what_reads_them(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+        connection.commit()
+    with pytest.raises(CohortError, match="found a database of SQLite\n.*sqlite3.connect\\('x.db'\\)\\).to_parquet"):
+        describe(tmp_path / "x.db")
+    with duckdb.connect(str(tmp_path / "lake.ducklake")) as connection:
+        connection.sql("CREATE TABLE ducklake_snapshot (snapshot_id BIGINT)")
+    with pytest.raises(CohortError, match="found the catalog of a DuckLake\n.*ATTACH 'ducklake:"):
+        describe(tmp_path / "lake.ducklake")
 
 
 def test_folders_without_tables_are_refused(tmp_path):

@@ -166,6 +166,7 @@ LOGS = {
     "Delta Lake": "_delta_log/00000000000000000000.json",
     "Iceberg": "metadata/00000-8a41c993-82d3-4e17-914e-d785f9b51ed9.metadata.json",
     "Hudi": ".hoodie/hoodie.properties",
+    "DuckLake": "data/day=1/ducklake-01a22dbf-3344-7b88-bdda-c9607b81aad0-delete.parquet",
 }
 
 
@@ -174,7 +175,7 @@ LOGS = {
 def test_folders_with_files_of_rows_that_were_removed_are_refused(tmp_path, format, pattern):
     split(EDGES[["src", "dst"]], tmp_path / "t/data/day=1", [100])
     log = tmp_path / "t" / LOGS[format]
-    log.parent.mkdir()
+    log.parent.mkdir(exist_ok=True)
     log.write_text("{}")
     error = refusal(tmp_path / "t" / pattern, tmp_path / "out", **ALONE)
     assert error.place == str(tmp_path / "t" / pattern) and format in error.found and "from_tables" in error.hint

@@ -91,8 +91,12 @@ def split_ids(place: str, array: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return ids
 
 
-def features(place: str, array: np.ndarray) -> np.ndarray:
-    """uint8, float16 and float32 stay as they are; other numbers become float32, integers only without rounding."""
+def features(place: str, array: np.ndarray, vanished: Vanished | None = None) -> np.ndarray:
+    """uint8, float16 and float32 stay as they are; other numbers become float32, integers only without rounding.
+
+    Args:
+        vanished: takes note of rows that are a part of all; None: these are all.
+    """
     demand_shape(place, array, (None, None))
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
@@ -101,6 +105,10 @@ def features(place: str, array: np.ndarray) -> np.ndarray:
     demand_no_bits(place, array.dtype)
     rows = array.astype(feature_dtype(array.dtype), copy=False)
     _demand_unrounded(place, array, rows)
+    seen = Vanished(place) if vanished is None else vanished
+    seen.add(array, rows)
+    if vanished is None:
+        seen.demand_none()
     return rows
 
 
@@ -134,6 +142,48 @@ def rounded(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     at = np.argwhere(large)
     places = tuple(at.T)
     return at[rows[places].astype(np.longdouble) != array[places].astype(np.longdouble)]
+
+
+class Vanished:
+    """Notices columns whose numbers all become 0 as float32, such as 1e-50; a few may, beside others.
+
+    Example:
+        >>> vanished = Vanished("weights.csv: column w")
+        >>> vanished.add(numbers, numbers.astype(np.float32))
+        >>> vanished.demand_none()
+    """
+
+    def __init__(self, place: str):
+        self._place = place
+        self._are_left: np.ndarray | None = None  # bool [columns]: other than 0 as float32
+        self._lost: dict[int, float] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each column has a number that does not become 0."""
+        return self._are_left is not None and bool(self._are_left.all())
+
+    def add(self, numbers: np.ndarray, rows: np.ndarray) -> None:
+        """Takes note of numbers [n] or [n, k], and of what becomes of them."""
+        if numbers.dtype.kind != "f" or numbers.dtype.itemsize <= 4 or rows.dtype != np.float32 or not numbers.size:
+            return
+        numbers, rows = numbers.reshape(len(numbers), -1), rows.reshape(len(rows), -1)
+        if self._are_left is None:
+            self._are_left = np.zeros(rows.shape[1], bool)
+        for column in np.flatnonzero(~self._are_left).tolist():
+            self._are_left[column] = rows[:, column].any()
+            if not self._are_left[column] and column not in self._lost:
+                lost = numbers[:, column][numbers[:, column] != 0]
+                self._lost |= {column: float(lost[0])} if len(lost) else {}
+
+    def demand_none(self) -> None:
+        """Raises CohortError for such a column."""
+        gone = [] if self._are_left is None else [column for column in self._lost if not self._are_left[column]]
+        if gone:
+            where = f", column {gone[0]}" if self._are_left is not None and len(self._are_left) > 1 else ""
+            actual = f"{self._lost[gone[0]]}, which becomes 0, as all others"
+            hint = "multiply all by one number (of weights, only the ratios count for draws), or write 0"
+            raise CohortError(f"{self._place}{where}", "numbers that float32 holds", actual, hint)
 
 
 def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
@@ -202,6 +252,9 @@ def targets(place: str, array: np.ndarray, num_nodes: int, task: str) -> np.ndar
     demand_shape(place, array, (num_nodes,))
     with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
         numbers = float32(place, array)
+    vanished = Vanished(place)
+    vanished.add(array, numbers)
+    vanished.demand_none()
     if bad := np.flatnonzero(np.isinf(numbers)).tolist():
         hint = "replace it, or leave the node without a label"
         raise CohortError(f"{place}[{bad[0]}]", "a finite number, or NaN for none", str(array[bad[0]]), hint)

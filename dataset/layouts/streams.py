@@ -361,8 +361,10 @@ class Rows:
             arrays.demand_no_bits(file.place, file.dtype)
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            vanished = arrays.Vanished(file.place)
             for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
-                yield rows if dtype else arrays.features(file.place, rows)
+                yield rows if dtype else arrays.features(file.place, rows, vanished)
+            vanished.demand_none()
 
         return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
 

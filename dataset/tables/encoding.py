@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.arrays import Vanished
 from cohort_gnn.dataset.columns import KEYS_HINT, Column, FittedColumn
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.arrow_table import ArrowRows
@@ -183,7 +184,7 @@ class _Statistics:
     def __init__(self, table: TableFile, number: int, how: Column):
         self._table, self._number, self._how = table, number, how
         self._name, self._place = table.titles[number], table.place(number)
-        self._moments = Moments()
+        self._moments, self._vanished = Moments(), Vanished(self._place)
         self._vocabulary: set[str] = set()
         self._width: int | None = None
 
@@ -195,6 +196,8 @@ class _Statistics:
             if len(numbers) and (self._width or numbers.shape[1]) != numbers.shape[1]:
                 raise values.lengths_differ(self._place)
             self._width = numbers.shape[1] if len(numbers) else self._width
+            if not how.standardize:
+                values.note_vanished(self._vanished, array, numbers[~missing].astype(np.float32))
             if how.standardize or how.nulls == "mean":
                 self._moments.add(numbers[~missing if rows is None else ~missing & rows])
         elif how.kind == "time":
@@ -214,6 +217,7 @@ class _Statistics:
 
     def fitted(self) -> FittedColumn:
         how, name = self._how, self._name
+        self._vanished.demand_none()
         mean = deviation = vocabulary = None
         if how.standardize or how.nulls == "mean":
             if not self._moments.count:

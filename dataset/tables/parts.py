@@ -152,7 +152,7 @@ class Parts(TableFile):
 
     def place(self, column: int) -> str:
         path = self.path if self._current is None else self._current.path
-        return f"{path}: column {self.titles[column] if column < len(self.titles) else column}"
+        return f"{path}: {self._called(column)}"
 
     def _demand_alike(self, first: TableFile, part: TableFile) -> None:
         """Raises CohortError for a part that has other columns than the first one."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
+from cohort_gnn.dataset.arrays import Vanished
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -59,7 +60,12 @@ class TableFile(ABC):
         """The number of rows."""
 
     def place(self, column: int) -> str:
-        return f"{self.path}: column {self.titles[column] if column < len(self.titles) else column}"
+        return f"{self.path}: {self._called(column)}"
+
+    def _called(self, column: int) -> str:
+        """What messages call a column; one without a name has "column 0" or the like as its title."""
+        title = self.titles[column] if column < len(self.titles) else str(column)
+        return title if title.startswith("column ") else f"column {title}"
 
     def blocks(
         self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None, nulls: bool = False
@@ -85,6 +91,7 @@ class TableFile(ABC):
         kind, done, lists_only = kinds.get(dtype, "numbers"), 0, dtype is None or nulls
         pieces = self.pieces(numbers, kind, block_bytes)
         lengths: dict[int, tuple[int, ...]] = {}
+        vanished = [Vanished(self.place(column)) for column in numbers]
         for arrays, fraction in pieces:
             values.demand_types(self, numbers, arrays, kind)
             if any(map(values.null_lists if lists_only else values.nulls, arrays)):
@@ -97,8 +104,12 @@ class TableFile(ABC):
             for column, part in zip(numbers, parts, strict=True):
                 if len(part) and lengths.setdefault(column, part.shape[1:]) != part.shape[1:]:
                     raise values.lengths_differ(self.place(column))
+            for seen, array, part in zip(vanished, arrays, parts, strict=True):
+                values.note_vanished(seen, array, part)
             done += len(parts[0]) if parts else 0
             yield parts, fraction
+        for seen in vanished:
+            seen.demand_none()
 
     def read(self, columns: Sequence[int] | None = None, dtype: Any = None, nulls: bool = False) -> np.ndarray:
         """All rows, as `blocks` has them: [n, columns], of one column [n]."""

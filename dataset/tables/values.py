@@ -64,6 +64,19 @@ def numbers(
     return rows
 
 
+def note_vanished(vanished: arrays.Vanished, array: pa.Array | pa.ChunkedArray, rows: np.ndarray) -> None:
+    """Takes note of a block of a column of numbers, or of lists of them, and of what became of it as float32."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if vanished.is_settled or rows.dtype != np.float32:
+        return
+    array = plain(array)
+    array = pc.list_flatten(array) if is_list(array.type) else array
+    if pa.types.is_float64(array.type):
+        vanished.add(to_numpy(array.drop_null()), rows.reshape(-1))
+
+
 def to_numpy(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Numbers [n] as Arrow's to_numpy has them: NaN in the place of nulls. That function loads pandas, if it is there,
     which takes longer than the import of a small table."""

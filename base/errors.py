@@ -1,5 +1,7 @@
 """The error every part of Cohort raises for bad input: place, expected, found, cure. And warnings."""
 
+import errno
+import os
 import re
 import sys
 import warnings
@@ -48,6 +50,14 @@ def not_a_run(folder: Path, hint: str = "name the folder that cohort train was g
 def why(error: BaseException, otherwise: str = "another error") -> str:
     """The system's message of an OSError, such as "No such file or directory"; of another error, `otherwise`."""
     return (isinstance(error, OSError) and error.strerror) or otherwise
+
+
+def found_full(error: OSError) -> str:
+    """What the system says of a disk that has no room, or of a limit to files; "" of another error. NumPy and fwrite()
+    say nothing: "12 requested and 0 written"."""
+    if error.errno is None and " requested and " in str(error):
+        return os.strerror(errno.ENOSPC)
+    return why(error) if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
 
 
 def why_not_loaded(error: Exception) -> str:

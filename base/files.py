@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.errors import CohortError, found_full, why
 
 LOG = logging.getLogger(__name__)
 COPIED_AT_ONCE = 1 << 24  # bytes
@@ -199,7 +199,7 @@ def demand_writable(
     try:
         yield
     except OSError as error:
-        raise CohortError(str(place), expected, why(error), hint) from error
+        raise CohortError(str(place), expected, found_full(error) or why(error), hint) from error
 
 
 def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:

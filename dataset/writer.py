@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.check import check
 
@@ -180,7 +180,13 @@ def output_folder(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.O
         yield folder
         folder.commit()
     except OSError as error:
-        raise CohortError(str(out), "a folder that can be written", why(error), "is the disk full?") from error
+        if full := found_full(error):
+            hint = "free some space or write to another disk"
+            raise CohortError(str(out), "disk space for the data set", full, hint) from error
+        place = str(error.filename or out)
+        raise CohortError(
+            place, "files that can be read and written", why(error), "check permissions: ls -l"
+        ) from error
     finally:
         folder.discard()
 

@@ -12,7 +12,7 @@ import warnings
 from typing import NoReturn
 
 from cohort_gnn.base.early import EarlyProgram
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, found_full
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
 from cohort_gnn.base.programs import end_program, open_closed_streams
@@ -81,12 +81,22 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python itself writes at its end
         return 1
     except OSError as error:  # a full disk, a folder that cannot be written
-        print(f"cohort: {error.filename}: {error.strerror}" if error.filename else f"cohort: {error}", file=sys.stderr)
+        print(f"cohort: {_said_of(error)}", file=sys.stderr)
         return 1
     finally:
         for number in handled:  # for callers of main() that go on
             if signal.getsignal(number) is _leave:
                 signal.signal(number, signal.SIG_DFL)
+
+
+def _said_of(error: OSError) -> str:
+    """What of the system has failed, and where, if that is known: writing says only what."""
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if not (full := found_full(error)):
+        return str(error)
+    hint = "make room where standard output goes, or where the command writes its files"
+    return str(CohortError("what is written", "room for it", full, hint))
 
 
 def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram | None) -> int:

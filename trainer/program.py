@@ -38,7 +38,7 @@ from cohort_gnn.trainer.report.cache_report import predicted
 from cohort_gnn.trainer.report.floor import LowerBound
 from cohort_gnn.trainer.report.gpu_memory import MemoryPeak
 from cohort_gnn.trainer.report.log_lines import LogLines
-from cohort_gnn.trainer.report.messages import OtherRanksError, with_cure_for_lack_of_memory
+from cohort_gnn.trainer.report.messages import OtherRanksError, printing, with_cure_for_lack_of_memory
 from cohort_gnn.trainer.report.progress import Progress
 from cohort_gnn.trainer.report.recorder import Recorder
 from cohort_gnn.trainer.report.start import StartBar
@@ -85,7 +85,8 @@ def main(run_json: Path, loaded_at: float) -> int:
         if digests:
             from cohort_gnn.trainer.bench.digest import print_digests
 
-            print_digests(sources, run)
+            with printing():
+                print_digests(sources, run)
         elif run["trainer"]["task"] == "step":
             from cohort_gnn.trainer.bench.steps import measure_steps
 

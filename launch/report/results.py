@@ -161,11 +161,16 @@ def read_run(folder: Path) -> Run:
     if run is None:
         raise not_a_run(folder)
     summary = _read(folder / files.SUMMARY, _Summary)
+    since = _epochs_since(folder / files.METRICS, len(summary["epochs"]) if summary else 0)
+    if summary is None and since:
+        actual = f"none beside {files.METRICS} of {len(since)} epoch{'s' * (len(since) > 1)}"
+        hint = f"was the disk full? cohort train --resume {folder} finishes the run, and writes it"
+        raise CohortError(str(folder / files.SUMMARY), "the results of the run", actual, hint)
     if summary is None or not summary["epochs"]:
         actual = "no summary.json" if summary is None else "none in summary.json"
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", actual, hint)
-    summary["epochs"] += _epochs_since(folder / files.METRICS, len(summary["epochs"]))
+    summary["epochs"] += since
     plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
     machine_ranks = run["machines"]["places"] if "machines" in run else None
     _check_ranks(folder, summary, plan if machine_ranks is None else None)

@@ -49,6 +49,7 @@ def run_programs(
         early: a trainer that waits to be told; a run of one trainer with ``show_output`` takes it.
     """
     stop_on_signals()
+    before = _written_at(out / files.CHECKPOINT)
     try:
         with contextlib.ExitStack() as cleanup:
             supervisor = _start(out, run, show_output, inherited, cleanup, meeting, notes, early)
@@ -64,12 +65,17 @@ def run_programs(
         kept = f"; what is finished is in {out}" if is_kept else ""
         LOG.info(f"stopped by signal {stop.number}{kept}")
         code = 128 + stop.number
-    if code and (out / files.CHECKPOINT).exists():
+    saved = _written_at(out / files.CHECKPOINT)
+    if saved is not None and (code > 1 or (code == 1 and saved != before)):  # the one before may be why it failed
         folder = out.parent if meeting and meeting.machine.rank else out
         everywhere = ", on every machine" if meeting else ""
         words = shlex.join(["cohort", "train", "--resume", str(folder), *own_code_words(run["trainer"])])
         LOG.info(f"to continue: {words}{everywhere}")
     return code
+
+
+def _written_at(file: Path) -> int | None:
+    return file.stat().st_mtime_ns if file.exists() else None
 
 
 def _start(

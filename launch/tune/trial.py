@@ -119,8 +119,9 @@ class Trial:
             self.failure = self.message = f"the time was over after {self.wall_seconds:.0f} s"
         else:
             said = "\n".join(line for line in said.splitlines() if not line.startswith("cohort: to continue:"))
-            self.failure = _cause_in(said) or f"exit code {code}"
-            self.message = said.removeprefix("cohort: ") or self.failure
+            silent = f"{self.folder / LOG_FILE}: expected why the run has failed, found no word, and exit code {code}"
+            self.failure = _cause_in(said) or silent
+            self.message = said.removeprefix("cohort: ") or f"{silent}\n  hint: is the disk full?"
 
 
 def _cause_in(said: str) -> str:

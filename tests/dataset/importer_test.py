@@ -16,6 +16,7 @@ from cohort_gnn.dataset import check, from_pyg, from_tensors, import_npz
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.row_options import principal_components
+from cohort_gnn.dataset.writer import output_folder
 
 CORA = Path(__file__).parent.parent / "data" / "cora.npz"
 PLAIN = {
@@ -247,3 +248,17 @@ def test_info_says_what_is_there(tmp_path, capsys, run):
     for text in ("2,708", "5,429 (int32)", "1433 x float32", "1,625, 541, 542"):
         assert text in out
     assert run("info", tmp_path / "none") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "out: expected disk space for the data set, found No space left on"),
+        (OSError("512 requested and 0 written"), "out: expected disk space for the data set, found No space left on"),
+        (PermissionError(13, "Permission denied", "edges.npy"), "edges.npy: expected files that can be read and writ"),
+    ],
+)
+def test_what_stops_the_writing_of_a_data_set_is_named_and_leaves_nothing(tmp_path, error, said):
+    with pytest.raises(CohortError, match=said), output_folder(tmp_path / "out", overwrite=False):
+        raise error
+    assert list(tmp_path.iterdir()) == []

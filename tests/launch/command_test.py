@@ -251,6 +251,24 @@ def test_a_run_whose_output_nobody_takes_ends_well(cora, tmp_path):
     assert json.loads((out / "summary.json").read_text())["test_accuracy"] is not None
 
 
+@pytest.mark.parametrize("command", ["digest", "dataset info"])
+def test_output_that_a_full_disk_refuses_is_named(cora, command):
+    words = [sys.executable, "-m", "cohort_gnn", *command.split(), str(cora)]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert ": expected room for " in result.stderr and "found No space left on device" in result.stderr
+
+
+def test_digests_of_which_nobody_reads_more_end_well(cora, shm):
+    words = [sys.executable, "-m", "cohort_gnn", "digest", str(cora), "--device", "cpu", "--batches", "100"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as digests:
+        assert digests.stdout.readline().startswith("0:0 ")
+        digests.stdout.close()
+        assert (digests.wait(120), digests.stderr.read()) == (0, "")
+    assert shm.runs() == []
+
+
 @pytest.mark.gpu
 def test_host_memory_that_is_too_small_is_named_before_anything_is_pinned(cora, tmp_path, monkeypatch):
     monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")

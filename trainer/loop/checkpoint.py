@@ -28,8 +28,8 @@ MEMBERS: dict[str, type | tuple[type, ...]] = {
     "report": dict,  # members of summary.json, the epochs done as lines of metrics.jsonl, best accuracy so far
     "ranks": list,  # a dict a rank: random states, sums and counts of the epoch under way, states of callbacks
 }
-DAMAGED = "the file is damaged or not a checkpoint: start a new run, without --resume"
-OTHER_RUN = "it belongs to another run: start a new run, without --resume"
+DAMAGED = "the file is damaged or not a checkpoint: without it, --resume starts the run from the beginning"
+OTHER_RUN = "it belongs to another run: without it, --resume starts this run from the beginning"
 
 
 def identity_of(run: dict) -> dict:

@@ -32,6 +32,7 @@ from cohort_gnn.trainer.predict.digests import Digests
 
 RECORD = "record.json"
 CURE = "predict all: leave out --update"
+ROOM_HINT = "the disk must hold the rows of all layers"
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -130,21 +131,28 @@ def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iter
         folder.mkdir(exist_ok=True)
     with temporary_folder(folder / "rows") as temporary:
         yield temporary
-        for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):
-            for place, array in enumerate(arrays.values()):
-                np.save(temporary / f"{what}-{place}.npy", array)
-        for file in temporary.iterdir():
-            with file.open("rb") as opened_file:
-                os.fsync(opened_file.fileno())
-        name = f"rows-{os.urandom(8).hex()}"
-        temporary.rename(folder / name)
-        nodes = {type_: len(array) for type_, array in digests.nodes.items()}
-        edges = [(relation, len(array)) for relation, array in digests.lists.items()]
-        record = Record("cohort-kept-layers", 2, name, nodes, edges, made_of)
-        write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        with demand_writable(Path(f"--keep {folder}"), hint=ROOM_HINT):
+            name = _keep(folder, temporary, digests, made_of)
     for other in folder.glob("rows-*"):
         if other.name != name:
             shutil.rmtree(other)
+
+
+def _keep(folder: Path, temporary: Path, digests: Digests, made_of: dict[str, str]) -> str:
+    """Adds digests to new rows, and has the record name them; returns the name of their folder."""
+    for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):
+        for place, array in enumerate(arrays.values()):
+            np.save(temporary / f"{what}-{place}.npy", array)
+    for file in temporary.iterdir():
+        with file.open("rb") as opened_file:
+            os.fsync(opened_file.fileno())
+    name = f"rows-{os.urandom(8).hex()}"
+    temporary.rename(folder / name)
+    nodes = {type_: len(array) for type_, array in digests.nodes.items()}
+    edges = [(relation, len(array)) for relation, array in digests.lists.items()]
+    record = Record("cohort-kept-layers", 2, name, nodes, edges, made_of)
+    write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    return name
 
 
 def made_of(run: Path, model: Any, name: str, times: Any, device: torch.device) -> dict[str, str]:

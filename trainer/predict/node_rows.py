@@ -151,5 +151,8 @@ def new_rows(shape: tuple[int, ...], file: Path | None, dtype=np.float32) -> np.
         return np.empty(shape, dtype)
     array = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
     with file.open("r+b") as opened:  # a disk that fills up later would end the process with SIGBUS
-        os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+        try:
+            os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file)) from None
     return array

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.progress_lines import ProgressLines
@@ -44,7 +44,7 @@ from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.digests import digests_of
-from cohort_gnn.trainer.predict.kept_layers import kept_folder, made_of, read_before
+from cohort_gnn.trainer.predict.kept_layers import ROOM_HINT, kept_folder, made_of, read_before
 from cohort_gnn.trainer.predict.layerwise import (
     KeptIn,
     Layerwise,
@@ -424,8 +424,10 @@ def replacing_explained(job: dict) -> Iterator[Path]:
         with replacing(out) as temporary:
             yield temporary
     except OSError as error:
-        hint = "the disk must hold it, and hidden layers beyond --memory"
-        raise CohortError(str(out), "a file that can be written", why(error), hint) from error
+        place, hint = str(out), "the disk must hold it, and hidden layers beyond --memory"
+        if job["keep"] is not None and Path(error.filename or out).is_relative_to(job["keep"]):
+            place, hint = f"--keep {job['keep']}", ROOM_HINT
+        raise CohortError(place, "a file that can be written", found_full(error) or why(error), hint) from error
     except (MemoryError, RuntimeError) as error:
         # PyTorch has a type of its own only for the memory of GPUs.
         is_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

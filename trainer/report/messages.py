@@ -32,6 +32,17 @@ def unless_unheard():
 
 
 @contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Inside, standard output is the result: where nobody reads on (cohort digest DIR | head) it ends there, well."""
+    try:
+        yield
+    except BrokenPipeError:
+        return
+    except OSError as error:
+        raise CohortError("standard output", "room for what is printed", why(error)) from error
+
+
+@contextlib.contextmanager
 def with_cure_for_lack_of_memory() -> Iterator[None]:
     """Inside, a lack of GPU memory becomes a CohortError that names the options that give memory back."""
     import torch  # which the program of `cohort train` imports late

@@ -334,7 +334,7 @@ def test_a_pipe_is_not_waited_for(runs, tmp_path, capsys, name):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("summary.json", None, "expected a run that has finished an epoch, found no summary.json"),
+        ("summary.json", None, "summary.json: expected the results of the run, found none beside metrics.jsonl of "),
         ("summary.json", '{"epochs": [', "expected the JSON that cohort train writes"),
         ("summary.json", '{"x": ' + "[" * 100_000, "expected the JSON that cohort train writes"),
         ("summary.json", b"\xff", "expected the JSON that cohort train writes"),

@@ -212,6 +212,17 @@ def test_a_run_of_several_machines_goes_on_on_as_many(copied):
     refused(["--resume: expected 2 machines, as of the run, found 1", "hint: continue"], "--resume", copied)
 
 
+def test_a_run_whose_checkpoint_is_damaged_is_not_told_to_go_on_from_it(copied):
+    file = copied / "checkpoint.pt"
+    file.write_bytes(file.read_bytes()[:-100])
+    again = here("train", "--resume", copied, "--epochs", 3, "--quiet")
+    assert again.returncode == 1 and "to continue" not in again.stderr
+    assert "without it, --resume starts the run from the beginning" in again.stderr
+    file.unlink()
+    ran("train", "--resume", copied, "--epochs", 3, "--quiet")
+    assert position(copied) == (3, 0)
+
+
 def test_a_config_and_a_data_set_that_contradict_the_run_are_refused(done, tmp_path):
     (tmp_path / "run.toml").write_text("batch-size = 64\n")
     refused(["--batch-size: expected 32", "found 64"], "--resume", done, "--config", tmp_path / "run.toml")

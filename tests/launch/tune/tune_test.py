@@ -370,6 +370,12 @@ def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
     assert failed.cost == math.inf and not failed.is_over_time
     assert failed.failure.startswith("CohortError: the training nodes") and "the trainer" in failed.message
     assert "to continue" not in failed.message
+    (failed.folder / "tune.log").write_text("")  # as on a full disk
+    failed._fail(1)
+    assert (
+        failed.message.startswith(f"{failed.folder}/tune.log: expected why")
+        and "exit code 1\n  hint:" in failed.message
+    )
     slow = Trial(2, tmp_path / "slow", START, small)
     slow.run(cora, 1_000_000, 1, lambda: None)
     assert slow.is_over_time and slow.cost == math.inf and "the time was over after" in slow.failure

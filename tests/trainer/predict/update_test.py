@@ -7,6 +7,7 @@ import signal
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict import digests, kept_layers, program, update
+from cohort_gnn.trainer.predict import digests, kept_layers, node_rows, program, update
 from cohort_gnn.trainer.predict.digests import digests_of
 from cohort_gnn.trainer.predict.kept_layers import Before, Record
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
@@ -281,6 +282,11 @@ def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path
     assert "expected a folder that cohort predict --keep made, found none" in refused(update=tmp_path / "empty")
     assert "expected a new folder, or one that --keep made" in refused(keep=kept / "data")
     assert f"--keep {kept}/nowhere/rows: expected a folder that can be written" in refused(keep=kept / "nowhere/rows")
+    with monkeypatch.context() as full:
+        full.setattr(node_rows.os, "posix_fallocate", Mock(side_effect=OSError(28, "No space left on device")))
+        text = refused(update=None, keep=kept / "full")
+        assert f"--keep {kept}/full: expected a file that can be written, found No space left on device" in text
+        assert "the rows of all layers" in text and f"{kept}/none.npy: expected a file" in refused(update=None)
     monkeypatch.setattr(kept_layers, "cpu_model", lambda: "another")
     text = refused()
     assert "the same processor or libraries as when these rows were made" in text and cure in text

@@ -19,6 +19,19 @@ class Affects(Flag):
     COURSE = auto()  # when the run ends, and when its trainers do something together besides a step
 
 
+class Needs(Flag):
+    """What a run must have, one of them at least, for an option to have an effect."""
+
+    NOTHING = 0
+    GPU = auto()
+    AMX = auto()  # not known
+    CPU = auto()  # as its device
+    CACHE = auto()
+    PARTS = auto()
+    FAR_ROWS = auto()
+    MACHINES = auto()
+
+
 class Option(NamedTuple):
     """One option, as `options_of` gives it.
 
@@ -29,6 +42,7 @@ class Option(NamedTuple):
         formerly: its name in the release before, which is still read; "": the same.
         for_sampler: the sampler has it under the same name (sampler/option_list.h).
         for_draws: its short runs that count reads have it, too.
+        needs: without which it has no effect.
     """
 
     name: str
@@ -42,6 +56,7 @@ class Option(NamedTuple):
     formerly: str
     for_sampler: bool
     for_draws: bool
+    needs: Needs
 
     @property
     def flag(self) -> str:
@@ -69,10 +84,11 @@ def option(
     formerly: str = "",
     for_sampler: bool = False,
     for_draws: bool = False,
+    needs: Needs = Needs.NOTHING,
 ) -> Any:
     """A field that is an option of commands; without `help` it is not shown."""
     about = {"help": help, "group": group, "affects": affects, "metavar": metavar, "aliases": aliases}
-    about |= {"formerly": formerly, "for_sampler": for_sampler or for_draws, "for_draws": for_draws}
+    about |= {"formerly": formerly, "for_sampler": for_sampler or for_draws, "for_draws": for_draws, "needs": needs}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=about)
     return dataclasses.field(default=default, metadata=about)

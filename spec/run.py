@@ -16,7 +16,7 @@ from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.metrics import MetricName, MetricNames
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, listed, models_with
-from cohort_gnn.spec.options import Affects, option, options_of, types_of
+from cohort_gnn.spec.options import Affects, Needs, option, options_of, types_of
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 BUILT_IN = "|".join(MODELS)
@@ -117,6 +117,7 @@ class SamplerSpec:
         "where the GPU reads the graph: gpu: the whole graph in GPU memory; host: in host memory, except cached"
         " lists; auto: gpu if the graph takes at most half of the memory that the cache leaves",
         MEMORY,
+        needs=Needs.GPU | Needs.CACHE,
     )
     compress: types.Compress = _cache(
         "auto",
@@ -129,6 +130,7 @@ class SamplerSpec:
         True,
         "take feature rows that earlier batches left in GPU memory instead of fetching the rows again (GPU)",
         MEMORY,
+        needs=Needs.GPU,
     )
     cache_ratio: types.Ratios | Literal["auto"] | None = _cache(
         None,
@@ -143,17 +145,21 @@ class SamplerSpec:
         "plan",
         "rows to cache: plan: the rows that a short run of the sampler reads most; degree, random: baselines for"
         " comparison; none: no cache",
+        needs=Needs.CACHE,
     )
     host_bytes: types.Bytes | None = _cache(
         None,
         "host memory for rows of a prepared data set, index included; further rows stay on disk (default: no limit)",
         metavar="B",
     )
-    ahead: types.Positive = _cache(8, "batches that are read from the disk at once, if slots are free")
+    ahead: types.Positive = _cache(
+        8, "batches that are read from the disk at once, if slots are free", needs=Needs.FAR_ROWS
+    )
     cliques: str = _cache(
         "auto",
         "which GPUs read each other's memory and share a cache (auto: detected from the machine)",
         metavar="none|all|2x4|3+5|auto",
+        needs=Needs.CACHE | Needs.PARTS,
     )
     device: types.Device = _devices("auto", "auto: a GPU if the machine has one", LOSS)
     gpus: types.Gpus | None = _devices(
@@ -165,40 +171,58 @@ class SamplerSpec:
     ranks: types.Ranks | None = _devices(
         None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer"
     )
-    mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")
+    mps: bool = _devices(
+        True,
+        "share the GPU between sampler and trainer through MPS; without MPS, the two take turns",
+        needs=Needs.GPU,
+    )
     sampler_threads: types.Positive | None = _devices(
         None,
         "CPU: threads with which the sampler draws and fetches for each trainer (default: an equal part of all cores)",
         metavar="N",
         for_sampler=True,
+        needs=Needs.CPU,
     )
     order: types.Order = option(
-        "address", "order in which a GPU reads the host-memory rows of a batch", for_sampler=True
+        "address",
+        "order in which a GPU reads the host-memory rows of a batch",
+        for_sampler=True,
+        needs=Needs.GPU,
     )
     fetch_sms: types.Positive | None = option(
-        None, "GPU: number of SMs that fetch rows (default: chosen by the sampler)", for_sampler=True
+        None,
+        "GPU: number of SMs that fetch rows (default: chosen by the sampler)",
+        for_sampler=True,
+        needs=Needs.GPU,
     )
     presample_batches: types.Positive = option(
-        200, "maximum number of batches of the short run that counts reads for --cache-policy plan; two epochs at most"
+        200,
+        "maximum number of batches of the short run that counts reads for --cache-policy plan; two epochs at most",
+        needs=Needs.CACHE,
     )
     bandwidth: types.ThreeNumbers | None = option(
         None,
         "GB/s at which a GPU reads its own, a peer's and host memory, for the planner (default: measured once on the"
         " GPUs of this machine; without a GPU 1500,360,51)",
         metavar="LOCAL,PEER,HOST",
+        needs=Needs.GPU | Needs.CACHE,
     )
     line_ns: types.ThreeNumbers = option(
         (0.0, 0.0, 0.0),
         "added latency in ns for each 128-byte line read from LOCAL, PEER, HOST memory, for the planner",
         metavar="LOCAL,PEER,HOST",
+        needs=Needs.CACHE,
     )
     gpu_memory: types.Bytes | None = option(
-        None, "memory of each GPU, for the planner (default: memory of the smallest visible GPU)"
+        None,
+        "memory of each GPU, for the planner (default: memory of the smallest visible GPU)",
+        needs=Needs.GPU | Needs.CACHE,
     )
     trainer_bytes: types.Bytes | None = option(
         None,
         "memory that a GPU needs in addition to slots and cache, for --cache-ratio auto (default: measured once by a"
         " short run)",
+        needs=Needs.CACHE,
     )
     debug_poison_slots: bool = option(False)  # for tests of Cohort itself
     debug_slow_fetch_us: int | None = option(None)
@@ -409,7 +433,9 @@ class RunSpec(SamplerSpec):
         0, "GPU: give the sampler the first N SMs and the trainer the other SMs; 0: both share all SMs", metavar="N"
     )
     machine_seconds: types.AboveZero = _devices(
-        60.0, "several machines: end the run if one machine is silent for this number of seconds"
+        60.0,
+        "several machines: end the run if one machine is silent for this number of seconds",
+        needs=Needs.MACHINES,
     )
     feature_placement: Literal["auto", "replicated", "partitioned"] = _devices(
         "auto",
@@ -444,11 +470,16 @@ class RunSpec(SamplerSpec):
     )
     matmul_precision: Literal["highest", "high"] = option(
         "highest",
-        "GPU: precision of float32 products; high: tensor cores round the factors to the 10 bits of TF32",
+        "precision of float32 products; high: tensor cores round the factors to the 10 bits of TF32; on the CPU,"
+        " PyTorch does so with AMX-FP16 alone",
         LOSS,
+        needs=Needs.GPU | Needs.AMX,
     )
     cuda_graphs: bool = option(
-        True, "GPU: capture steps once and replay the captured steps, which takes much less CPU time", LOSS | MEMORY
+        True,
+        "GPU: capture steps once and replay the captured steps, which takes much less CPU time",
+        LOSS | MEMORY,
+        needs=Needs.GPU,
     )
 
     @property

@@ -22,6 +22,7 @@ from cohort_gnn.dataset import HeteroDataset, StoredGraph
 from cohort_gnn.dataset.links import held_out_of, link_edges
 from cohort_gnn.dataset.reverses import opposites_text
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
+from cohort_gnn.launch.options.effects import say_what_has_no_effect
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort_gnn.launch.options.surroundings import sizes_of, started
@@ -138,6 +139,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     spec = with_task(spec, data)
     check_model(spec, data)
     _say_what_is_unused(spec, data)
+    say_what_has_no_effect(spec, meeting is not None)
     warn_of_majority(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")

@@ -12,6 +12,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import FILE as COLUMNS
+from cohort_gnn.dataset.components import FILE as COMPONENTS
 from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
 from cohort_gnn.dataset.meta import META, array_files
 from cohort_gnn.dataset.original_ids import FILE as IDS
@@ -28,7 +29,7 @@ from cohort_gnn.spec.meta import by_type, read_meta
 REDRAWS = 8  # of a negative that is an edge
 # Of a data set, beside those of its meta.json: the ids of nodes, what its columns and classes are, and what the import
 # did to its edges, which is true of those that stay.
-OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS, TREATMENT)
+OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS, COMPONENTS, TREATMENT)
 
 
 def split_links(

@@ -19,6 +19,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset.appending.conversion import AGAIN, Appending
 from cohort_gnn.dataset.appending.folder import link_files, replaced_folder
 from cohort_gnn.dataset.changes import record_step, state_of
+from cohort_gnn.dataset.components import FILE as COMPONENTS
 from cohort_gnn.dataset.importing.beside import (
     AS_IT_IS,
     COLUMNS,
@@ -207,6 +208,7 @@ def append_graph(
             dedupe=known.dedupe,
             self_loops=known.self_loops,
             row_normalize=known.row_normalize,
+            pca=known.pca,
             rename=rename,
             node_ids=node_ids_of(inputs),
             task=old.task,
@@ -366,7 +368,7 @@ def _take_inputs(
     graph: Graph, inputs: SourceOptions, options: ConvertOptions, old: StoredGraph, known: Treatment
 ) -> None:
     """Puts the files that the options name in the place of those of the source."""
-    demand_options_fit(graph, inputs, replace(options, transpose=False, row_normalize=False))
+    demand_options_fit(graph, inputs, replace(options, transpose=False, row_normalize=False, pca=None))
     if inputs.target not in (None, old.target):
         raise CohortError("--target", f"{old.target}, as {old.path} has", inputs.target, "leave it out")
     ids = options.node_ids
@@ -381,8 +383,8 @@ def _take_inputs(
         hint = "--split-ratio divides the new nodes at random; or a column with train, val and test"
         raise CohortError(f"{graph.place}: split", "splits of the new nodes", "by_time, of all nodes", hint)
     new = [type_ for type_, nodes in graph.nodes.items() if nodes.features is not None]
-    if known.pca is not None and new:
-        raise CohortError("--features", "a data set whose features are no components (--pca)", "components", AGAIN)
+    if known.pca is not None and new and not (old.path / COMPONENTS).exists():
+        raise CohortError(str(old.path / COMPONENTS), "the components of the import (--pca)", "no such file", AGAIN)
 
 
 def _take_rows(graph: Graph, inputs: SourceOptions, old: StoredGraph, ids: np.ndarray | None) -> None:

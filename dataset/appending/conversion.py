@@ -17,7 +17,6 @@ from cohort_gnn.dataset.importing.convert import Conversion
 from cohort_gnn.dataset.importing.edge_data import FEATURES, EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.fitting import Fitting
 from cohort_gnn.dataset.importing.options import ConvertOptions
-from cohort_gnn.dataset.importing.row_options import transformed
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.meta import SPLITS
@@ -94,7 +93,7 @@ class Appending(Conversion):
     def _add_nodes(self, type_: str, nodes: Nodes) -> None:
         """Extends the features and times of a node type; the number of its nodes is known then."""
         table, entry = self.old.node_types[type_], next(entry for entry in self.meta["nodes"] if entry["type"] == type_)
-        rows = None if nodes.num_nodes == 0 else transformed(self._rows(type_, nodes), self.options)
+        rows = None if nodes.num_nodes == 0 else self._transformed(type_, nodes)
         count, derived = nodes.num_nodes, entry.get("features", {}).get("derived")
         if rows is not None and derived:
             hint = "leave them out: cohort dataset derive makes them again"

@@ -74,7 +74,8 @@ def register(commands: argparse._SubParsersAction) -> None:
         "--columns-from",
         type=Path,
         metavar="DATASET",
-        help="declared columns of a graph.yaml: encode them with the means, categories and classes of this data set",
+        help="encode declared columns of a graph.yaml with the means, categories and classes of this data set, and make"
+        " its components (--pca)",
     )
     add_common(command)
     command.set_defaults(func=_import)

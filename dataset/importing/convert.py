@@ -86,7 +86,7 @@ class Conversion:
         self._take_memory(graph.id_bytes)
         times = {type_: self._write_node_times(type_, nodes) for type_, nodes in graph.nodes.items()}
         features = {
-            type_: self._write_features(type_, nodes.num_nodes, transformed(self._rows(type_, nodes), self.options))
+            type_: self._write_features(type_, nodes.num_nodes, self._transformed(type_, nodes))
             for type_, nodes in graph.nodes.items()
         }
         self._name_nodes()
@@ -170,6 +170,15 @@ class Conversion:
             return rows
 
         return self._fitting.node_rows(type_, nodes.features, training)
+
+    def _transformed(self, type_: str, nodes: Nodes) -> Rows | None:
+        """The feature rows of a node type after --row-normalize and --pca, whose components are kept."""
+        rows = self._rows(type_, nodes)
+        known = None if rows is None else self._fitting.components(self.options.pca)
+        rows, components = transformed(rows, self.options, known)
+        if components is not None:
+            components.save(self.folder)
+        return rows
 
     def _training_end(self) -> int | None:
         """The last time of the training rows of the task whose training ends first; None: no task has times."""

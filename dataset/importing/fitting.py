@@ -11,6 +11,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import Columns, RelationColumns, read_columns, write_columns
+from cohort_gnn.dataset.components import Components, read_components
 from cohort_gnn.dataset.layouts.streams import Rows
 from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
@@ -27,11 +28,21 @@ class Fitting:
     def __init__(self, before: str | os.PathLike | None):
         self._where, self._new = str(before), Columns(nodes={}, edges=[])
         self._before: Columns | None = None
+        self._components: Components | None = None
         self._encoded: list[DeclaredColumns] = []  # as those of the data set before were
         if before is not None:
             if not is_dataset(Path(before)):
                 raise CohortError("--columns-from", "a data set of Cohort", str(before), "check the path")
-            self._before = read_columns(before)
+            self._before, self._components = read_columns(before), read_components(Path(before))
+
+    def components(self, count: int | None) -> Components | None:
+        """Those of the data set before, if there is one; raises CohortError where --pca has another number of them."""
+        there = None if self._components is None else self._components.directions.shape[1]
+        if self._before is not None and count != there:
+            hint = "leave --pca out" if there is None else f"--pca {there}"
+            expected = f"{there or 'no'} components, as {self._where} has"
+            raise CohortError("--pca", expected, str(count or "none"), hint)
+        return self._components
 
     def node_rows(self, type_: str, rows: Rows | None, training: Callable[[], np.ndarray | None]) -> Rows | None:
         """The feature rows of a node type.
@@ -102,7 +113,7 @@ class Fitting:
     def write(self, folder: Path) -> None:
         """Writes columns.json, where columns or classes are known."""
         new = self._new
-        if self._before is not None and new == Columns():
+        if self._before is not None and self._components is None and new == Columns():
             hint = "leave it out: features that are taken as they are need nothing of another data set"
             raise CohortError("--columns-from", "columns or classes with names", "none", hint)
         write_columns(folder, self._new)

@@ -8,6 +8,7 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset.arrays import as_float32
+from cohort_gnn.dataset.components import Components
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.streams import Rows
 
@@ -15,18 +16,28 @@ EXTRA_DIRECTIONS = 16
 ITERATIONS = 6
 
 
-def transformed(rows: Rows | None, options: ConvertOptions) -> Rows | None:
-    """The rows, if there are some, after --row-normalize and --pca, which have them in memory."""
+def transformed(
+    rows: Rows | None, options: ConvertOptions, components: Components | None = None
+) -> tuple[Rows | None, Components | None]:
+    """The rows, if there are some, after --row-normalize and --pca, which have them in memory; and the components.
+
+    Args:
+        components: that other rows had; None: --pca finds some.
+    """
     if rows is None or not (options.row_normalize or options.pca is not None):
-        return rows
+        return rows, None
     x = rows.matrix if rows.matrix is not None else _in_memory(rows, options)
     if rows.dtype == "bfloat16":  # its bits
         x = as_float32(x, rows.dtype)
     if options.row_normalize:
         x = row_normalized(x)
-    if options.pca is not None:
-        x = principal_components(x, options.pca, options.seed)
-    return Rows.from_matrix(rows.place, x)
+    if options.pca is None:
+        return Rows.from_matrix(rows.place, x), None
+    if components is None:
+        x, components = principal_components(x, options.pca, options.seed)
+    else:
+        x = components.coordinates(x, rows.place)
+    return Rows.from_matrix(rows.place, x), components
 
 
 def _in_memory(rows: Rows, options: ConvertOptions) -> np.ndarray:
@@ -49,8 +60,8 @@ def row_normalized(x):
     return (x * scale).astype(np.float32)
 
 
-def principal_components(x, num_components: int, seed: int = 0) -> np.ndarray:
-    """Coordinates of the centred rows along the first principal directions, float32 [V, K].
+def principal_components(x, num_components: int, seed: int = 0) -> tuple[np.ndarray, Components]:
+    """Coordinates of the centred rows along the first principal directions, float32 [V, K], and these.
 
     Randomised subspace iteration (Halko, Martinsson, Tropp 2011) with a fixed start; a sparse x is never made dense:
     centring enters as a rank-one term. Each direction's largest element is positive, which fixes the signs.
@@ -76,4 +87,5 @@ def principal_components(x, num_components: int, seed: int = 0) -> np.ndarray:
     directions = basis @ directions[:num_components].T
     largest = np.abs(directions).argmax(axis=0)
     directions *= np.where(directions[largest, np.arange(num_components)] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(x @ directions - mean @ directions, dtype=np.float32)
+    coordinates = np.ascontiguousarray(x @ directions - mean @ directions, dtype=np.float32)
+    return coordinates, Components(mean[0], directions)

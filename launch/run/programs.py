@@ -14,6 +14,7 @@ from cohort_gnn.base.log import RunLog
 from cohort_gnn.base.programs import program, python
 from cohort_gnn.channel.run_folder import RunFolder, rank_folders
 from cohort_gnn.dataset.columns import read_columns, write_columns
+from cohort_gnn.dataset.components import copy_components
 from cohort_gnn.dataset.treatment import copy_treatment
 from cohort_gnn.launch.options.devices import visible_by_uuid
 from cohort_gnn.launch.options.own_code import own_code_words
@@ -107,6 +108,7 @@ def _start(
         write_whole(out / files.RUN, json.dumps(run, indent=2) + "\n")
         write_columns(out, read_columns(run["sampler"]["dataset"]))
         copy_treatment(Path(run["sampler"]["dataset"]), out)
+        copy_components(Path(run["sampler"]["dataset"]), out)
     num_ranks = run["sampler"]["num_ranks"]
     num_trainers = 1 if run["trainer"]["task"] == "digest" else num_ranks  # one digests the batches of all ranks
     channels = rank_folders(folder.path, num_ranks)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from import_helpers import write_npz
+from import_helpers import refusal, write_npz
 from torch_geometric.data import Data
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import check, from_pyg, from_tensors, import_npz
+from cohort_gnn.dataset import append, check, from_pyg, from_tensors, import_graph, import_npz
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.row_options import principal_components
@@ -82,13 +82,51 @@ def test_a_column_of_ones_stays_as_it_is(tmp_path):
 def test_pca_agrees_with_a_full_decomposition(form):
     rng = np.random.default_rng(0)
     x = rng.poisson(0.5, (200, 30)) @ np.diag(np.linspace(3, 0.1, 30))
-    found = principal_components(form(x), 5)
+    found, components = principal_components(form(x), 5)
     centred = x - x.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     for k in range(5):
         sign = np.sign(directions[k][np.abs(directions[k]).argmax()])
         np.testing.assert_allclose(found[:, k], sign * (centred @ directions[k]), atol=1e-4)
     assert found.dtype == np.float32
+    np.testing.assert_allclose(components.coordinates(form(x), "x"), found, atol=1e-5)
+
+
+def test_more_rows_get_the_components_of_the_first(tmp_path):
+    """An append, and an import of other rows with --columns-from: not components of their own."""
+    generator = np.random.default_rng(0)
+    rows = generator.poisson(1, (60, 12)) @ np.diag(np.linspace(3, 0.5, 12)) + 1
+    rows[50:] *= np.linspace(0.2, 4, 12)  # whose own components are others
+    np.save(tmp_path / "e.npy", np.array([[0, 1, 2], [1, 2, 3]]))
+    for name, some in (("first", rows[:50]), ("more", rows[50:])):
+        np.save(tmp_path / f"{name}.npy", some)
+    inputs = {name: SourceOptions(features=tmp_path / f"{name}.npy") for name in ("first", "more")}
+    options = {"pca": 4, "row_normalize": True}
+    import_graph(tmp_path / "e.npy", tmp_path / "data", inputs=inputs["first"], **options)
+    first = np.array(open_dataset(tmp_path / "data").x)
+    shares = rows / rows.sum(axis=1, keepdims=True)
+    centred = shares[:50] - shares[:50].mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:4]
+    directions *= np.sign(np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], 1))
+    expected = (shares - shares[:50].mean(axis=0)) @ directions.T
+    np.testing.assert_allclose(first, expected[:50], atol=1e-6)
+    import_graph(
+        tmp_path / "e.npy", tmp_path / "next", inputs=inputs["more"], columns_from=tmp_path / "data", **options
+    )
+    np.testing.assert_allclose(open_dataset(tmp_path / "next").x, expected[50:], atol=1e-6)
+    for pca, expected_count in ((3, "4 components"), (None, "4 components")):
+        error = refusal(
+            tmp_path / "e.npy", tmp_path / "other", features=tmp_path / "more.npy", pca=pca,
+            columns_from=tmp_path / "data"
+        )  # fmt: skip
+        assert error.place == "--pca" and error.expected.startswith(expected_count) and error.hint == "--pca 4"
+    append(tmp_path / "data", inputs=inputs["more"])
+    x = open_dataset(tmp_path / "data").x
+    assert np.array_equal(x[:50], first) and np.array_equal(x[50:], open_dataset(tmp_path / "next").x)
+    narrow = SourceOptions(features=tmp_path / "narrow.npy")
+    np.save(tmp_path / "narrow.npy", rows[:2, :4])
+    with pytest.raises(CohortError, match="expected 12 columns, of which 4 components were made, found 4"):
+        append(tmp_path / "data", inputs=narrow)
 
 
 @pytest.mark.parametrize("components", [0, -1, 31])

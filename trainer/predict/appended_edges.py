@@ -10,6 +10,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.components import read_components
 from cohort_gnn.dataset.importing.row_options import row_normalized
 from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.dataset.treatment import Treatment, read_treatment
@@ -29,11 +30,21 @@ class AsAppended:
 
     def __init__(self, data: StoredGraph):
         self._data, self._treatment = data, read_treatment(data.path) or AS_GIVEN
+        self._components = None if self._treatment.pca is None else read_components(data.path)
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
 
+    @property
+    def given_dim(self) -> int | None:
+        """How many columns rows of new nodes have before --pca; None: as many as the data set has."""
+        return None if self._components is None else len(self._components.mean)
+
     def rows(self, rows: torch.Tensor) -> torch.Tensor:
-        """float32 [n, features] of new nodes."""
-        return torch.from_numpy(row_normalized(rows.numpy())) if self._treatment.row_normalize else rows
+        """float32 [n, features] of new nodes, of rows as they were before the import; where it kept no components, of
+        rows after --pca."""
+        if self._treatment.pca is not None and self._components is None:
+            return rows
+        x = row_normalized(rows.numpy()) if self._treatment.row_normalize else rows.numpy()
+        return torch.from_numpy(x if self._components is None else self._components.coordinates(x, "x"))
 
     def edges(
         self, requested: Mapping[EdgeType, NewEdges], new_nodes: Mapping[str, int], times: Mapping[str, np.ndarray]

@@ -32,6 +32,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
+from cohort_gnn.dataset.components import same_components
 from cohort_gnn.dataset.links import LinkEdges
 from cohort_gnn.dataset.treatment import other_options, read_treatment
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
@@ -136,9 +137,10 @@ def _warn_of_other_import(run: Path, data: StoredGraph) -> None:
     trained_on = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
     if others := other_options(before, now):
         LOG.warning(f"{data.path} was imported with other {', '.join(others)} than {trained_on}, which the run learned")
-    elif before and now and now.pca is not None and Path(trained_on).resolve() != data.path.resolve():
-        text = "features are components (--pca) of its own rows; those that the run learned are of the rows of"
-        LOG.warning(f"{data.path}: {text} {trained_on}")
+    elif before and now and now.pca is not None and not same_components(run, data.path):
+        if Path(trained_on).resolve() != data.path.resolve():
+            text = f"features are components (--pca) of its own rows; those that the run learned are of {trained_on}"
+            LOG.warning(f"{data.path}: {text}: import it with --columns-from {trained_on}")
 
 
 def output_of(model: nn.Module, node_type: str | None) -> str:

@@ -152,7 +152,8 @@ class RequestReader:
         if count > MOST_NEW_NODES:
             raise CohortError(place, f"at most {MOST_NEW_NODES:,} nodes in a request", f"{count:,}", "ask in parts")
         request.ids[name] = self.ids[name].new(table.get("id"), count, place)
-        request.rows[name] = self._as_appended.rows(_rows_of(x, count, stored, "node", f"{place}: x"))
+        rows = _rows_of(x, count, stored, "node", f"{place}: x", self._as_appended.given_dim)
+        request.rows[name] = self._as_appended.rows(rows)
         are_there = stored.node_times is not None
         times = _times_of(table, count, are_there, are_there and name in self._aged, "node", place)
         if times is not None:
@@ -217,17 +218,20 @@ def _values_of(table: Mapping, member: str, fitted: list[FittedColumn] | None, p
         raise CohortError(f"{place}: columns", "values, or lists of numbers", "lists in lists in lists") from error
 
 
-def _rows_of(values: Any, count: int, features: FeatureTable, what: str, place: str) -> Tensor:
+def _rows_of(
+    values: Any, count: int, features: FeatureTable, what: str, place: str, given_dim: int | None = None
+) -> Tensor:
     """float32 [count, features], as the data set would have them in its dtype.
 
     Args:
         what: has them, for messages.
+        given_dim: columns that rows have before those of the data set were made of them; None: as many as it has.
 
     Raises:
         CohortError: another shape; values that are no numbers, or none that the dtype has.
     """
-    dim, dtype = features.feature_dim, features.feature_dtype
-    expected = f"[{count}, {dim}], {dim} features a {what}"
+    dim, dtype = given_dim or features.feature_dim, features.feature_dtype
+    expected = f"[{count}, {dim}], {dim} features a {what}" + (" before --pca" if given_dim else "")
     if values is None and count and dim:
         raise CohortError(place, expected, "none")
     try:

@@ -57,6 +57,7 @@ def folder(tmp_path_factory) -> Path:
     with_ids = SourceOptions(features=folder / "x.npy", node_ids=folder / "ids.npy")
     import_graph(folder / "id_edges.npy", folder / "ids", inputs=with_ids)
     import_graph(edges, folder / "components", inputs=inputs, pca=1)
+    (folder / "components" / "components.npy").unlink()  # of an earlier version
     shutil.copytree(folder / "plain", folder / "unknown")
     (folder / "unknown" / "import.json").unlink()
     case = TypedCase(3)
@@ -127,7 +128,12 @@ CASES = {
         "leave these rows out",
     ),
     "unknown id": ("ids", {"edges": "far"}, "expected an id that the list of node ids has, found 0", "--rename"),
-    "components": ("components", ROWS, "expected a data set whose features are no components", "import all data again"),
+    "components": (
+        "components",
+        ROWS,
+        "components.npy: expected the components of the import",
+        "import all data again",
+    ),
     "no record": ("unknown", {"edges": "edges"}, "what the import did to the edges, found no such file", "--no-dedupe"),
     "typed": ("typed", {"edges": "edges"}, "expected a graph.yaml, since the data set has several types", "tables"),
     "stranger": ("typed", {"edges": "strangers/"}, "user of edge 1: expected an id of type user", "unknown_ids: skip"),

@@ -21,6 +21,7 @@ import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
 from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset.components import copy_components
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.treatment import copy_treatment
 from cohort_gnn.launch.main import main
@@ -78,18 +79,27 @@ def few_nodes(tmp_path_factory) -> Path:
         ({"undirected": True}, "with other --reverse-edges, --dedupe than .*run-data, which the run learned"),
         ({"self_loops": "add", "row_normalize": True}, "with other --self-loops, --row-normalize than"),
         ({"pca": 2}, "with other --pca than"),
-        ({"pca": 3}, "components .--pca. of its own rows; those that the run learned are of the rows of .*run-data"),
+        (
+            {"pca": 3},
+            "of its own rows; .* are of .*run-data: import it with --columns-from .*run-data",
+        ),
+        ({"pca": 3, "columns_from": "run-data"}, None),
     ],
 )
 def test_warns_of_another_treatment_by_the_import(tmp_path, caplog, options, told):
     np.save(tmp_path / "edges.npy", np.array([[0, 1, 2], [1, 2, 3]]))
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((4, 4), np.float32))
-    run, inputs = tmp_path / "run", SourceOptions(features=tmp_path / "x.npy")
+    run = tmp_path / "run"
     run.mkdir()
-    for name, given in (("run-data", {"pca": 3} if options.get("pca") else {}), ("data", options)):
-        import_graph(tmp_path / "edges.npy", tmp_path / name, inputs=inputs, **given)
+    if "columns_from" in options:
+        options = options | {"columns_from": tmp_path / "run-data"}
+    for seed, (name, given) in enumerate({"run-data": {"pca": 3} if "pca" in options else {}, "data": options}.items()):
+        np.save(tmp_path / "x.npy", np.random.default_rng(seed).random((4, 4), np.float32))
+        import_graph(
+            tmp_path / "edges.npy", tmp_path / name, inputs=SourceOptions(features=tmp_path / "x.npy"), **given
+        )
     (run / "run.json").write_text(json.dumps({"sampler": {"dataset": str(tmp_path / "run-data")}}))
     copy_treatment(tmp_path / "run-data", run)
+    copy_components(tmp_path / "run-data", run)
     predict._warn_of_other_import(run, cohort.dataset.open(tmp_path / "data"))
     assert re.search(told, caplog.text) if told else not caplog.text
     caplog.clear()

@@ -138,6 +138,7 @@ def described(folder: Path, x: np.ndarray, edges: dict, born: np.ndarray | None)
     ("kind", "options"),
     [
         ("sage", {"undirected": True, "row_normalize": True}),
+        ("sage", {"pca": DIM, "row_normalize": True}),
         ("gcn", {"reverse": True, "self_loops": "add"}),
         ("gat", {"transpose": True, "self_loops": "remove"}),
         ("rsage", {"reverse": True}),
@@ -147,7 +148,8 @@ def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(mon
     """The scores are those after `cohort dataset append` of the same."""
     generator, several = np.random.default_rng(3), kind not in ONE_TYPE
     names = {"cites": ("paper", "cites", "paper")} | ({"by": ("paper", "by", "author")} if several else {})
-    x, born = generator.standard_normal((48, DIM)).astype(np.float32), generator.integers(0, 9, 13)
+    dim = DIM + 5 if "pca" in options else DIM
+    x, born = generator.standard_normal((48, dim)).astype(np.float32), generator.integers(0, 9, 13)
     came = [[3, 40, 41, 40, 42, 42], [40, 5, 40, 5, 42, 7]]  # equal edges, loops, both directions
     old = {"cites": generator.integers(0, 40, (2, 200)), "by": generator.integers(0, 10, (2, 90))}
     new = {"cites": np.array(came), "by": np.array([[40, 41, 3], [10, 4, 11]])}
@@ -167,6 +169,9 @@ def test_what_the_import_did_to_edges_and_rows_is_done_to_those_of_a_request(mon
     if several:
         nodes = {"paper": nodes, "author": {"id": np.arange(10, 13), "time": born[10:]}}
     found = answers.score(range(48), new_nodes=nodes, new_edges=edges if several else edges[names["cites"]])
+    if "pca" in options:
+        with pytest.raises(CohortError, match=f"{dim} features a node before --pca, found .*{DIM}"):
+            answers.score([40], new_nodes={"x": x[40:41, :DIM]})
     cohort.dataset.append(tmp_path / "data", edges=later)
     assert torch.equal(found, predicted(model, cohort.dataset.open(tmp_path / "data"), tmp_path, "cpu"))
     if several:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 FUNCTIONS = {"weekday": "day_of_week"}  # of pyarrow.compute, where a part has another name there
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = ("days", *PER_SECOND)
-TEXT_HINT = "texts are as ISO 8601 has them: 2024-01-31, 2024-01-31 12:00:00, with Z or +01:00 behind them or not"
+TEXT_HINT = (
+    "texts are as ISO 8601 has them: 2024-01-31 (a date has no zone) or 2024-01-31 12:00:00, with Z or +01:00 behind it"
+    " or not; of other forms strptime in SQL, or pandas.to_datetime, makes timestamps"
+)
 NUMBER_HINT = (
     "to_timestamp({0}) in SQL, pandas.to_datetime(table['{0}'], unit='s'); times of nodes and edges may be integers,"
     " without time_unit"
@@ -135,9 +138,8 @@ def as_integers(
         hint = "time_zone: UTC, or time_zone: Europe/Berlin (--time-zone), says whose clocks they show"
         raise CohortError(place, "timestamps whose time zone is known", f"{stamps.type}, without a zone", hint)
     if zone is not None and stamps.type.tz is not None:
-        raise CohortError(
-            place, "timestamps without a zone, where one is named", f"{stamps.type}", "leave the zone out"
-        )
+        hint = "leave time_zone (--time-zone) out: these say their own"
+        raise CohortError(place, "timestamps without a zone, where one is named", f"{stamps.type}", hint)
     if zone is not None:
         try:
             stamps = pc.assume_timezone(stamps, zone)
@@ -180,11 +182,15 @@ def as_order(place: str, array: pa.Array | pa.ChunkedArray, first: int) -> np.nd
 
 
 def _divided(place: str, array: pa.ChunkedArray, numbers: np.ndarray, factor: int, unit: str, first: int) -> np.ndarray:
+    import pyarrow as pa
+
     whole, rest = np.divmod(numbers, factor)
     bad = np.flatnonzero(rest)
     if len(bad):
         actual = _shown(array, int(bad[0]))
         hint = f"a shorter unit: {', '.join(UNITS[UNITS.index(unit) + 1 :])}"
+        if pa.types.is_date(array.type):
+            hint += "; or leave time_zone (--time-zone) out: days are then those of the calendar"
         raise CohortError(f"{place}, row {first + bad[0]}", f"a whole number of {unit}", actual, hint)
     return whole
 

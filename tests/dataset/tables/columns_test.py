@@ -335,7 +335,18 @@ WRONG_TIMES = {
     "zone alone": ({"time": "at", "time_zone": "UTC"}, "the unit of the times"),
     "unit alone": ({"time_unit": "s"}, "times of edges"),
     "twice": ({"time": "autumn", "time_unit": "s", "time_zone": "Europe/Berlin"}, "which they show twice"),
-    "zone of instants": ({"time": "instants", "time_unit": "s", "time_zone": "UTC"}, "timestamps without a zone"),
+    "zone of instants": (
+        {"time": "instants", "time_unit": "s", "time_zone": "UTC"},
+        "timestamps without a zone.*\n.*leave time_zone .--time-zone. out",
+    ),
+    "days of a zone": (
+        {"time": "dates", "time_unit": "days", "time_zone": "Europe/Berlin"},
+        "a whole number of days, found 2024-03-01\n.*a shorter unit: s,.*; or leave time_zone .--time-zone. out",
+    ),
+    "dates with a zone": (
+        {"time": "zoned", "time_unit": "days"},
+        'a timestamp, found "2024-03-01Z"\n.*a date has no zone.*strptime',
+    ),
 }
 
 
@@ -343,7 +354,10 @@ WRONG_TIMES = {
 def test_times_that_may_be_read_in_two_ways_are_refused(case, tmp_path):
     keys, message = WRONG_TIMES[case]
     payments = PAYMENTS.assign(
-        autumn=pd.date_range("2024-10-27 02:30", periods=E, freq="1h"), instants=PAYMENTS["at"].dt.tz_localize("UTC")
+        autumn=pd.date_range("2024-10-27 02:30", periods=E, freq="1h"),
+        instants=PAYMENTS["at"].dt.tz_localize("UTC"),
+        dates=PAYMENTS["at"].dt.date,
+        zoned=PAYMENTS["at"].dt.strftime("%Y-%m-%dZ"),
     )
     node = {"table": USERS, "features": ["age"]} | KEYS
     with pytest.raises(CohortError, match=message):

@@ -20,6 +20,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         reverse: each edge also came in the other direction; of several types, in relations of their own.
         dedupe: equal edges once.
         time_unit: of times that were timestamps or dates, such as "s"; None: integers.
+        drops_ids: nodes had ids in the source, which were not kept (--no-ids).
         ends: the names of the columns of sources and targets, by "source.name.target", of edges in tables.
     """
 
@@ -32,6 +33,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     row_normalize: bool = False
     pca: int | None = None
     time_unit: str | None = None
+    drops_ids: bool = False
     ends: dict[str, tuple[str, str]] = {}
 
 

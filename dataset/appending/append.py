@@ -87,6 +87,7 @@ def append(
     inputs: SourceOptions = AS_IT_IS,
     treatment: EdgeTreatment = EdgeTreatment(),
     rename: bool = False,
+    ids: bool = True,
     split: Sequence[float] | None = None,
     seed: int = 0,
     memory: int = 4_000_000_000,
@@ -107,6 +108,7 @@ def append(
         inputs: rows of features, labels and splits of new nodes, weights, times and features of new edges.
         treatment: for a data set that no import wrote.
         rename: ids of new edges that no node has are new nodes, in ascending order.
+        ids: False: edges name nodes by their numbers, of a data set that has not kept the ids of its nodes.
         split: shares of new nodes with labels for training, validation and test, at random.
         memory: bytes for sorting and for pieces of files.
         note: function that gets messages for the user.
@@ -133,6 +135,7 @@ def append(
         inputs=inputs,
         treatment=treatment,
         rename=rename,
+        ids=ids,
         split=split,
         seed=seed,
         memory=memory,
@@ -154,7 +157,7 @@ def append_from_tables(
         nodes: {node type: its table of new rows and what its columns mean}, as `from_tables` takes them.
         edges: {edge type: its table of new edges and what its columns mean}, likewise; their ends are ids or numbers of
             nodes that there were or that are new.
-        options: `treatment`, `split`, `seed`, `memory`, `progress` and `note`, as of `append`.
+        options: `treatment`, `ids`, `split`, `seed`, `memory`, `progress` and `note`, as of `append`.
 
     Raises:
         CohortError: as `from_tables` and `append` do; nothing has changed then.
@@ -178,6 +181,7 @@ def append_graph(
     inputs: SourceOptions = AS_IT_IS,
     treatment: EdgeTreatment = EdgeTreatment(),
     rename: bool = False,
+    ids: bool = True,
     split: Sequence[float] | None = None,
     seed: int = 0,
     memory: int = 4_000_000_000,
@@ -200,6 +204,7 @@ def append_graph(
         known = _treatment_of(path, treatment)
         graph = read(old)
         removed = None if read_removed is None else read_removed(old)
+        _demand_ids_known([graph] if removed is None else [graph, removed], path, known, ids)
         _demand_same_ends([graph] if removed is None else [graph, removed], path, known)
         options = ConvertOptions(
             memory=memory,
@@ -422,6 +427,19 @@ def _demand_known_order(graph: Graph, old: StoredGraph, known: Treatment) -> Non
     if old.node_types[NODE_TYPE].node_times is not None and relation.edge_table is not None:
         expected = "edges without features, where nodes have times and each edge its reverse"
         raise CohortError(graph.place, expected, "features", AGAIN)
+
+
+def _demand_ids_known(graphs: Sequence[Graph], path: Path, known: Treatment, ids: bool) -> None:
+    """Raises CohortError where ids of nodes, which the data set has not kept, would be read as numbers of nodes."""
+    if not ids and not known.drops_ids:
+        raise CohortError("--no-ids", "a data set that was imported with --no-ids", str(path), "leave it out")
+    edges = [relation for graph in graphs for relation in graph.edges.values()]
+    if ids and known.drops_ids and edges:
+        expected = f"ids of the nodes of {path}, which was imported with --no-ids"
+        hint = (
+            "--no-ids says that these edges have numbers of nodes (row i is node i); else import all data with its ids"
+        )
+        raise CohortError(edges[0].place, expected, "none", hint)
 
 
 def _demand_same_ends(graphs: Sequence[Graph], path: Path, known: Treatment) -> None:

@@ -55,6 +55,12 @@ def _add_node_options(group: argparse._ArgumentGroup) -> None:
         "--rename", action="store_true", help="ids of edges that no node has are new nodes, in ascending order"
     )
     group.add_argument(
+        "--no-ids",
+        dest="ids",
+        action="store_false",
+        help="edges have numbers of nodes: of a data set that was imported with --no-ids",
+    )
+    group.add_argument(
         "--split-ratio",
         dest="split",
         type=parts,
@@ -77,7 +83,10 @@ def _append(args: argparse.Namespace) -> int:
     with stages(console) as progress:
         append(
             args.path,
-            **{name: getattr(args, name) for name in ("edges", "remove_edges", "format", "rename", "split", "seed")},
+            **{
+                name: getattr(args, name)
+                for name in ("edges", "remove_edges", "format", "rename", "ids", "split", "seed")
+            },
             inputs=source_options(args),
             treatment=EdgeTreatment(
                 **{field.name: getattr(args, field.name) for field in dataclasses.fields(EdgeTreatment)}

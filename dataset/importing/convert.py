@@ -127,6 +127,7 @@ class Conversion:
             row_normalize=options.row_normalize,
             pca=options.pca,
             time_unit=graph.time_unit,
+            drops_ids=not options.ids and (bool(graph.ids) or options.rename or options.node_ids is not None),
             ends={".".join(name): edges.ends for name, edges in graph.edges.items() if edges.ends is not None},
         )
 

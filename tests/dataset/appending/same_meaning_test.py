@@ -168,6 +168,45 @@ def test_ids_of_new_rows_go_on_where_those_before_end(folder):
     append(folder / "data", inputs=SourceOptions(features=folder / "counted.csv", feature_columns=["a"]))
 
 
+@pytest.mark.parametrize("source", ["table", "rename", "node_ids"])
+def test_ids_that_were_not_kept_are_not_taken_for_numbers(folder, source):
+    """Ids are 2, 1, 0: the edge 2 -> 1 of ids is 0 -> 1 of nodes."""
+    users = pd.DataFrame({"id": [2, 1, 0], "a": [0.5, 1, 1.5]})
+    edges = pd.DataFrame({"src": [2, 1], "dst": [1, 0]})
+    relation = ("u", "e", "u")
+    if source == "table":
+        nodes = {"u": {"table": users, "id": "id", "features": ["a"]}}
+        from_tables(folder / "data", nodes=nodes, edges={relation: {"table": edges}}, ids=False)
+    else:
+        edges.to_csv(folder / "first.csv", index=False)
+        np.save(folder / "ids.npy", users["id"])
+        inputs = {"node_ids": folder / "ids.npy"} if source == "node_ids" else {}
+        options = {"rename": True} if source == "rename" else {}
+        import_graph(
+            folder / "first.csv", folder / "data", inputs=SourceOptions(features="ones", **inputs), ids=False, **options
+        )
+    assert not list((folder / "data").glob("id_of_node*"))
+    before, more = files_of(folder / "data"), pd.DataFrame({"src": [2], "dst": [2]})
+    more.to_csv(folder / "more.csv", index=False)
+    for wanted in ({"edges": folder / "more.csv"}, {"remove_edges": folder / "more.csv"}):
+        with pytest.raises(CohortError, match="(?s)expected ids of the nodes of .*--no-ids.*these edges have numbers"):
+            append(folder / "data", **wanted)
+    with pytest.raises(CohortError, match="these edges have numbers"):
+        append_from_tables(folder / "data", edges={relation: {"table": more}})
+    assert files_of(folder / "data") == before
+    append(folder / "data", edges=folder / "more.csv", ids=False)
+    assert np.load(folder / "data" / "indices.npy")[-1] == 2
+
+
+def test_numbers_of_nodes_need_no_option(folder):
+    (folder / "more.csv").write_text("src,dst\n0,2\n")
+    import_graph(folder / "more.csv", folder / "data", inputs=SourceOptions(features="ones"), ids=False)
+    append(folder / "data", edges=folder / "more.csv")
+    assert np.load(folder / "data" / "indices.npy").tolist() == [0, 0]
+    with pytest.raises(CohortError, match="--no-ids: expected a data set that was imported with --no-ids"):
+        append(folder / "data", edges=folder / "more.csv", ids=False)
+
+
 def test_edges_do_not_turn_round(folder):
     """Columns in another order, of names that do not say which is the source."""
     np.save(folder / "x.npy", np.ones((3, 1), np.float32))

@@ -2,6 +2,7 @@
 #include "base/format.h"
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 namespace cohort::base {
@@ -18,6 +19,8 @@ std::string join(const Error::Parts& parts) {
 Error::Error(Parts parts) : std::runtime_error(join(parts)), parts_(std::move(parts)) {}
 
 void fail_errno(const std::string& place, const std::string& expected, int error, std::string hint) {
+  if (error == EMFILE) hint = "raise the limit of open files: ulimit -n";
+  if (error == ENOMEM && hint.empty()) hint = "free memory, or raise the limit of address space: ulimit -v";
   throw Error({place, expected, std::strerror(error), std::move(hint)});
 }
 

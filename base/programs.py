@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ POLITE = {"OMP_WAIT_POLICY": "passive"}
 
 KILL_SECONDS = 10.0  # in which the kernel ends a process, though it may have much memory to give back
 END_POLL_SECONDS = 0.005
+LEAST_BYTES = 4096  # that a file system gives a file
 OF_TOOLS = ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # profilers come with a program by these
 
 _QUIET = "ignore:`torch.jit.script` is deprecated:FutureWarning"  # PyG's, as it is imported
@@ -181,7 +183,10 @@ def _status_of(pid: int) -> list[str]:
 def log_tail(log: Path, lines: int = 15) -> str:
     """The last lines of a log, indented, for an error message."""
     text = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else []
-    return "\n".join("    " + line for line in text) or "    (the log is empty)"
+    if not text:
+        is_full = log.parent.is_dir() and shutil.disk_usage(log.parent).free < LEAST_BYTES
+        return f"    (the log is empty{f': nothing more can be written to {log.parent}' if is_full else ''})"
+    return "\n".join("    " + line for line in text)
 
 
 def open_closed_streams() -> None:

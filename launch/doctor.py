@@ -46,6 +46,7 @@ GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works
 LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # of a lane of PCIe, by generation
 GOOD_SHARE = 0.6  # of what the lanes carry, that a GPU should get from host memory
 SHM_BYTES = 64 << 20
+OPEN_FILES = 256  # with which a run, on a GPU too, has been tried
 DISK_BYTES = 256 << 20
 SLOW_DISK = 500e6  # bytes a second
 SLOW_NETWORK = 1e9  # bytes a second: 10 Gbit/s Ethernet gives more
@@ -228,7 +229,10 @@ def _torch(machine: dict) -> Iterator[Finding]:
     said = subprocess.run(python("-c", TORCH_SAYS), capture_output=True, text=True)
     if said.returncode != 0:
         last = said.stderr.strip().splitlines()[-1:] or ["no message"]
-        yield Finding("PyTorch", BROKEN, f"it cannot be imported: {last[0]}", f"{sys.executable} -m pip install torch")
+        cure = f"{sys.executable} -m pip install torch"
+        if _limit_of(resource.RLIMIT_AS) is not None:
+            cure = "ulimit -v unlimited: this shell limits the address space"
+        yield Finding("PyTorch", BROKEN, f"it cannot be imported: {last[0]}", cure)
         return
     version, cuda, sees_gpus, count, nccl = json.loads(said.stdout.strip().splitlines()[-1])
     state = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
@@ -297,16 +301,28 @@ def _host_memory() -> Iterator[Finding]:
         limited = f" by the control groups of this container or job; the machine has {format_bytes(whole)}"
     state = f"{format_bytes(present)} available{limited}; `cohort plan DIR` says what a graph needs"
     yield Finding("host memory", WELL, state)
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if soft == resource.RLIM_INFINITY or soft >= present:
+    locked = _limit_of(resource.RLIMIT_MEMLOCK)
+    if locked is None or locked >= present:
         yield Finding("locked memory", WELL, "no limit below this")
     else:
         cure = "if pinning memory fails: ulimit -l unlimited; in a container --ulimit memlock=-1"
-        yield Finding("locked memory", WELL, f"at most {format_bytes(soft)} by the limit of this shell", cure)
+        yield Finding("locked memory", WELL, f"at most {format_bytes(locked)} by the limit of this shell", cure)
+    if (space := _limit_of(resource.RLIMIT_AS)) is not None:
+        cure = "ulimit -v unlimited: PyTorch and files that are mapped take more address space than memory"
+        yield Finding("address space", WORSE, f"at most {format_bytes(space)} by the limit of this shell", cure)
+    if (num_files := _limit_of(resource.RLIMIT_NOFILE)) is not None and num_files < OPEN_FILES:
+        cure = f"ulimit -n {OPEN_FILES}, or more for cohort serve with many connections"
+        yield Finding("open files", WORSE, f"at most {num_files} by the limit of this shell", cure)
     threads, cores = os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
     limits = threads.isdigit() and int(threads) < cores
     note = f"; OMP_NUM_THREADS is {threads}: loading, planning, the sampler on the CPU and PyTorch use as many threads"
     yield Finding("cores", WELL, f"{cores}{note * limits}")
+
+
+def _limit_of(what: int) -> int | None:
+    """A limit of the shell; None: there is none."""
+    soft, _ = resource.getrlimit(what)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _available_on_machine() -> int:

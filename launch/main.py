@@ -9,10 +9,11 @@ import signal
 import sys
 import threading
 import warnings
+from errno import EMFILE
 from typing import NoReturn
 
 from cohort_gnn.base.early import EarlyProgram
-from cohort_gnn.base.errors import CohortError, found_full
+from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
 from cohort_gnn.base.programs import end_program, open_closed_streams
@@ -93,6 +94,8 @@ def _said_of(error: OSError) -> str:
     """What of the system has failed, and where, if that is known: writing says only what."""
     if error.filename:
         return f"{error.filename}: {error.strerror}"
+    if error.errno == EMFILE:
+        return str(CohortError("open files", "room for another", why(error), "raise their limit: ulimit -n"))
     if not (full := found_full(error)):
         return str(error)
     hint = "make room where standard output goes, or where the command writes its files"

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.programs import describe_channel
 from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import format_bytes
@@ -44,7 +44,12 @@ def inspect(args: argparse.Namespace) -> int:
         if not isinstance(channel, str):
             raise CohortError(str(args.run / files.RUN), "the run.json of cohort train", f"the channel {channel!r}")
         folder = Path(channel)
-    if not _is_live(folder):
+    try:
+        is_live = _is_live(folder)
+    except PermissionError as error:
+        hint = "the user that started the run can inspect it"
+        raise CohortError(str(folder), "a channel of your own", why(error), hint) from error
+    if not is_live:
         raise CohortError(str(args.run), "a live channel", "none", "the run has ended, or has only just begun")
     console = Console()
     on_screen = args.watch and console.is_terminal and not args.json

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "tests/base/fails.h"
 
 namespace cohort::base {
@@ -14,6 +16,11 @@ TEST(Error, SaysPlaceExpectedFoundAndHint) {
 }
 
 TEST(Error, LeavesOutAnEmptyHint) { EXPECT_STREQ(Error({"a", "b", "c", ""}).what(), "a: expected b, found c"); }
+
+TEST(Error, OfALimitOfTheShellNamesTheLimit) {
+  EXPECT_TRUE(fails_with([] { fail_errno("a", "b", EMFILE, "ls -l"); }, {"Too many open files", "hint: raise", "-n"}));
+  EXPECT_TRUE(fails_with([] { fail_errno("a", "b", ENOMEM); }, {"Cannot allocate memory", "hint: free", "ulimit -v"}));
+}
 
 TEST(Require, NamesItsLine) {
   EXPECT_NO_THROW(require(true, "fine"));

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -143,6 +144,17 @@ def test_the_surroundings(machine, tmp_path, monkeypatch):
     assert "8; OMP_NUM_THREADS is 1: " in found["cores"].found and not found["cores"].cure
     monkeypatch.setenv("COHORT_SHM", str(tmp_path / "none" / "here"))
     assert "cannot be written" in examine(tmp_path)["shared memory"].found
+
+
+def test_limits_of_the_shell(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor.resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+    assert not {"address space", "open files"} & examine(tmp_path).keys()
+    monkeypatch.setattr(doctor.resource, "getrlimit", lambda what: (200, 200))
+    machine.torch = []
+    found = examine(tmp_path)
+    assert [found[name].verdict for name in ("address space", "open files")] == [WORSE, WORSE]
+    assert "at most 200 B by the limit" in found["address space"].found
+    assert "ulimit -n 256" in found["open files"].cure and "ulimit -v unlimited" in found["PyTorch"].cure
 
 
 def test_the_disk_is_read(tmp_path):

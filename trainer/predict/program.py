@@ -426,7 +426,9 @@ def replacing_explained(job: dict) -> Iterator[Path]:
         with replacing(out) as temporary:
             yield temporary
     except OSError as error:
-        place, hint = str(out), "the disk must hold it, and hidden layers beyond --memory"
+        place, hint = str(out), "check the permissions of its folder: ls -ld"
+        if found_full(error):
+            hint = "the disk must hold it, and hidden layers beyond --memory"
         if job["keep"] is not None and Path(error.filename or out).is_relative_to(job["keep"]):
             place, hint = f"--keep {job['keep']}", ROOM_HINT
         raise CohortError(place, "a file that can be written", found_full(error) or why(error), hint) from error

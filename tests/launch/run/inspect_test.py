@@ -6,10 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, here, ran, refused, wait_until
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.run import inspect
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -112,3 +116,12 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
 def test_inspect_refuses_a_bad_run_json(tmp_path):
     (tmp_path / "run.json").write_text("{")
     refused(here("inspect", tmp_path), 1, "run.json", "the run.json of cohort train")
+
+
+def test_the_channel_of_another_user_is_refused(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(inspect, "_is_live", denied)
+    with pytest.raises(CohortError, match="expected a channel of your own, found Permission denied"):
+        inspect.inspect(Namespace(run=tmp_path))

@@ -64,6 +64,32 @@ def find_reverses(relations: Mapping[EdgeType, EdgesByTarget]) -> dict[EdgeType,
     }
 
 
+def are_by_source(place: str, data: StoredGraph, made: EdgeType, original: EdgeType, have_own_times: bool) -> bool:
+    """How edges of equal times stand in a relation whose edges are made of the reverse ones: by their sources, as they
+    come from lists that are written; False: in the order of the source.
+
+    Args:
+        made: has times and features; its edges are made of those of `original`.
+        have_own_times: the original edges do, not only their sources.
+
+    Raises:
+        CohortError: the order would be another than that of an import of all.
+    """
+    sources_have_times, targets_have_times = (
+        data.node_types[name].node_times is not None for name in (original[0], original[2])
+    )
+    name = f"{place}: {', '.join(original)}"
+    if data.edge_types[made].reverse_of != original:
+        expected = f"edges of {', '.join(made)}, where edges have both times and features"
+        raise CohortError(name, expected, "those of its reverse", "give the edges themselves: the reverse follows")
+    if have_own_times and targets_have_times and not sources_have_times:
+        expected = (
+            f"edges without features or times of their own, where {original[2]} has times and each edge a reverse"
+        )
+        raise CohortError(name, expected, "both", f"append {', '.join(made)}, too, or import all data again")
+    return not (have_own_times and sources_have_times)
+
+
 def checked_reverses(
     place: str, reverses: Mapping[Any, Any] | None, relations: Iterable[EdgeType]
 ) -> dict[EdgeType, EdgeType | None]:

@@ -21,7 +21,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.meta import SPLITS
 from cohort_gnn.dataset.original_ids import FILE, RENAMED, original_ids, write_ids
-from cohort_gnn.dataset.reverses import EdgesByTarget, find_reverses
+from cohort_gnn.dataset.reverses import EdgesByTarget, are_by_source, find_reverses
 from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
 from cohort_gnn.dataset.writer import random_splits
 from cohort_gnn.spec.graph import EdgeType
@@ -65,6 +65,7 @@ class Appending(Conversion):
         self._fitting = Fitting(old.path)
         self.new_nodes = dict.fromkeys(old.node_types, 0)
         self.changed: dict[EdgeType, np.ndarray] = {}
+        self._by_source: set[EdgeType] = set()  # relations whose edges of equal times stand by their sources
         self.underived: dict[str, EdgeType] = {}  # types whose derived features are others now, and of what they were
 
     def run(self) -> None:
@@ -277,7 +278,8 @@ class Appending(Conversion):
             there = [name for name in (relation, reverse) if name in described]
             if len(there) == 1:
                 other = reverse if there[0] == relation else relation
-                self._demand_order_known(other)
+                if self._stand_by_source(other, there[0]):
+                    self._by_source.add(other)
                 edges = self._reversed(there[0], described[there[0]])
                 made[other] = self._write_added(other, self._like(other, edges, described[there[0]]))
             elif there and not self._are_reverses(relation, reverse, described):
@@ -329,12 +331,12 @@ class Appending(Conversion):
             lists[other].indices
         )
 
-    def _demand_order_known(self, relation: EdgeType) -> None:
-        """Raises CohortError where the order of equal times is not that of an import that made the relation."""
-        known = self.old.edge_types[relation]
-        if known.edge_times is not None and known.edge_table is not None:
-            expected = "relations without a reverse, where edges have both times and features"
-            raise CohortError(f"{self.graph.place}: {', '.join(relation)}", expected, "a reverse", AGAIN)
+    def _stand_by_source(self, made: EdgeType, original: EdgeType) -> bool:
+        """Whether edges of equal times of a relation that is made of the reverse ones stand by their sources."""
+        known, own = self.old.edge_types[made], self._read[original].times is not None
+        if known.edge_times is None or known.edge_table is None:
+            return False
+        return are_by_source(self.graph.place, self.old, made, original, own)
 
     def _all_removed(self) -> dict[EdgeType, Edges]:
         """The edges to take out, also of the relations that have their reverses."""
@@ -384,7 +386,7 @@ class Appending(Conversion):
             files["features"] = (self.old.path / rows, self.added / added["features"]["file"], self.out / rows)
         self._widen(files["indices"][1], known.indices.dtype)
         order = "weight" if known.edge_weights is not None else "source" if known.edge_times is None else "time"
-        if known.edge_table is not None:
+        if known.edge_table is not None and relation not in self._by_source:
             order = "source" if known.edge_times is None else "time alone"
         prefix = self._prefix(relation)
         removed = tuple(self._taken / f"{prefix}{name}.npy" for name in ("indptr", "indices")) if removes else None
@@ -407,6 +409,9 @@ class Appending(Conversion):
 
     def _with_ids(self, relation: EdgeType, error: CohortError) -> CohortError:
         """The error with the ids of the ends of the edge that it names."""
+        if relation in self._by_source and "ascending order" in error.expected:
+            hint = f"append the edges of {', '.join(relation)}, too: the first import had them from its source"
+            return CohortError(error.place, error.expected, error.found, hint)
         numbers = re.fullmatch(r"edge (\d+) -> (\d+)", error.found)
         if numbers is None:
             return error

@@ -12,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.components import read_components
 from cohort_gnn.dataset.importing.row_options import row_normalized
+from cohort_gnn.dataset.reverses import are_by_source
 from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.dataset.treatment import Treatment, read_treatment
 from cohort_gnn.spec.graph import EdgeType
@@ -99,7 +100,16 @@ class AsAppended:
         for relation, reverse in self._reverse_pairs():
             for one, other in ((relation, reverse), (reverse, relation)):
                 if one in requested and other not in edges:
-                    edges[other] = _transposed(requested[one])
+                    edges[other] = self._made(other, one, requested[one])
+        return edges
+
+    def _made(self, made: EdgeType, original: EdgeType, edges: NewEdges) -> NewEdges:
+        """The edges of a relation, of the reverse ones that are given."""
+        stored, edges = self._data.edge_types[made], _transposed(edges)
+        if stored.edge_times is None or stored.edge_table is None:
+            return edges
+        if are_by_source("new_edges", self._data, made, original, edges.times is not None):
+            edges = _chosen(edges, np.argsort(edges.sources, kind="stable"))
         return edges
 
     def _in_time(

@@ -125,3 +125,67 @@ def test_one_direction_alone_has_times_or_features(tmp_path, beside, is_forward)
         return
     with pytest.raises(CohortError, match=f"expected edges of b, from, a, which have {beside}.* of their own"):
         append(tmp_path / "data", edges=more)
+
+
+@pytest.mark.parametrize("has_times", [(False, False), (True, False), (True, True), (False, True)])
+@pytest.mark.parametrize("have_own", [True, False])
+def test_reverses_of_edges_with_times_and_features(tmp_path, has_times, have_own):
+    """Edges of equal times and equal ends stand in the order of an import of all, also in the relation that is made."""
+    if not have_own and not has_times[0]:
+        return  # no edge has a time
+    generator = np.random.default_rng(5)
+    ends, times = generator.integers(6, size=(2, 90)), generator.integers(3, size=90)
+    rows, born = generator.normal(size=(90, 2)).astype(np.float32), generator.integers(5, size=(2, 6))
+
+    def described(name: str, edges: slice, nodes: bool) -> Path:
+        (tmp_path / name).mkdir()
+        for array, values in {"to": ends[:, edges], "times": times[edges], "rows": rows[edges]}.items():
+            np.save(tmp_path / name / f"{array}.npy", values)
+        for end in (0, 1):
+            np.save(tmp_path / name / f"born{end}.npy", born[end])
+        births = [f", time: born{end}.npy" if has else "" for end, has in enumerate(has_times)]
+        types = [f"{name}: {{count: 6{time}}}" for name, time in zip("ab", births, strict=True)]
+        own = ", time: times.npy" if have_own else ""
+        text = f"name: same\nnodes: {{{', '.join(types) if nodes else ''}}}\n" + ("target: b\n" if nodes else "")
+        text += f"edges: [{{type: [a, to, b], file: to.npy, features: rows.npy{own}}}]\n"
+        (tmp_path / name / "graph.yaml").write_text(text)
+        return tmp_path / name / "graph.yaml"
+
+    for name, edges in (("data", slice(60)), ("fresh", slice(90))):
+        import_graph(described(f"{name}-source", edges, True), tmp_path / name, reverse=True)
+    more = described("more", slice(60, 90), False)
+    if have_own and has_times == (False, True):
+        with pytest.raises(CohortError, match="where b has times and each edge a reverse, found both"):
+            append(tmp_path / "data", edges=more)
+        return
+    append(tmp_path / "data", edges=more)
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "fresh")
+    more.write_text(more.read_text().replace("[a, to, b]", "[b, rev_to, a]"))
+    with pytest.raises(CohortError, match="found those of its reverse" if have_own else "found (those|none)"):
+        append(tmp_path / "data", edges=more)
+
+
+def test_reverses_that_the_source_had_are_not_made_in_another_order(tmp_path):
+    """Edges of equal times stand as the source had them, which an append of one relation does not know."""
+    arrays = {"to": [[0, 0], [0, 1]], "back": [[1, 0], [0, 0]], "more": [[0], [0]], "more-back": [[0], [0]]}
+    for name, ends in arrays.items():
+        np.save(tmp_path / f"{name}.npy", np.array(ends))
+        np.save(tmp_path / f"{name}-times.npy", np.zeros(len(ends[0]), np.int64))
+        np.save(tmp_path / f"{name}-rows.npy", np.ones((len(ends[0]), 1), np.float32))
+
+    def described(nodes: str, **relations: str) -> Path:
+        lines = [
+            f"{{type: [{type_}], file: {name}.npy, time: {name}-times.npy, features: {name}-rows.npy}}"
+            for name, type_ in relations.items()
+        ]
+        (tmp_path / "graph.yaml").write_text(f"target: b\nnodes: {{{nodes}}}\nedges: [{', '.join(lines)}]\n")
+        return tmp_path / "graph.yaml"
+
+    nodes, to, back = "a: {count: 2}, b: {count: 2}", "a, to, b", "b, back, a"
+    import_graph(described(nodes, to=to, back=back), tmp_path / "data")
+    relation = open_dataset(tmp_path / "data").edge_types["b", "back", "a"]
+    assert relation.reverse_of == ("a", "to", "b") and relation.indices.tolist() == [1, 0]
+    with pytest.raises(CohortError, match=r"ascending order of their \(time, source\)(?s:.*)b, back, a, too"):
+        append(tmp_path / "data", edges=described("", more=to))
+    append(tmp_path / "data", edges=described("", **{"more": to, "more-back": back}))
+    assert open_dataset(tmp_path / "data").edge_types["b", "back", "a"].indices.tolist() == [1, 0, 0]

@@ -203,6 +203,58 @@ def only_into_new(edges: dict) -> dict:
     return {name: [values[number] for number in kept] for name, values in edges.items()}
 
 
+@pytest.mark.parametrize("has_times", [(False, False), (True, False), (True, True), (False, True)])
+@pytest.mark.parametrize("have_own", [True, False])
+def test_reverses_of_edges_with_times_and_features_are_those_of_an_append(monkeypatch, tmp_path, has_times, have_own):
+    """Many edges have equal times; attention reads their features in both directions."""
+    if not have_own and not has_times[0]:
+        return  # no edge has a time
+    generator = np.random.default_rng(6)
+    ends, times = generator.integers(12, size=(2, 400)), generator.integers(3, size=400)
+    ends[:, 320:] = np.where(generator.random((2, 80)) < 0.5, generator.integers(12, 16, (2, 80)), ends[:, 320:])
+    ends[0, 320:] = np.where((ends[:, 320:] < 12).all(axis=0), 12, ends[0, 320:])  # a new node at one end at least
+    rows, born = generator.normal(size=(400, EDGE_DIM)).astype(np.float32), generator.integers(5, size=(2, 16))
+    x = generator.normal(size=(2, 16, DIM)).astype(np.float32)
+
+    def described(name: str, edges: slice, nodes: slice) -> Path:
+        (tmp_path / name).mkdir()
+        for array, values in {"to": ends[:, edges], "times": times[edges], "rows": rows[edges]}.items():
+            np.save(tmp_path / name / f"{array}.npy", values)
+        types = []
+        for number, end in enumerate("ab"):
+            np.save(tmp_path / name / f"born-{end}.npy", born[number, nodes])
+            np.save(tmp_path / name / f"x-{end}.npy", x[number, nodes])
+            time = f", time: born-{end}.npy" if has_times[number] else ""
+            types.append(f"{end}: {{features: x-{end}.npy{time}}}")
+        own = ", time: times.npy" if have_own else ""
+        edge = f"{{type: [a, to, b], file: to.npy, features: rows.npy{own}}}"
+        text = f"name: same\ntarget: b\nnodes: {{{', '.join(types)}}}\nedges: [{edge}]\n"
+        (tmp_path / name / "graph.yaml").write_text(text)
+        return tmp_path / name / "graph.yaml"
+
+    cohort.dataset.import_graph(described("first", slice(320), slice(12)), tmp_path / "data", reverse=True)
+    data, later = cohort.dataset.open(tmp_path / "data"), described("later", slice(320, 400), slice(12, 16))
+    windows = {name: -1 for name, edges in data.edge_types.items() if edges.edge_times is not None}
+    model = model_on("rgat", data, True)
+    answers = scorer_of(monkeypatch, model, data, windows)
+    new = {end: {"id": list(range(12, 16)), "x": x[number, 12:]} | ({"time": born[number, 12:]} if has else {})
+           for number, (end, has) in enumerate(zip("ab", has_times, strict=True))}  # fmt: skip
+    edges = {"source": ends[0, 320:], "target": ends[1, 320:], "edge_attr": rows[320:]}
+    edges |= {"time": times[320:]} if have_own else {}
+    request = {"new_nodes": new, "new_edges": {("a", "to", "b"): edges}, "at_time": 4}
+    if have_own and has_times == (False, True):
+        for do in (lambda: answers.score(range(16), **request), lambda: cohort.dataset.append(data.path, edges=later)):
+            with pytest.raises(CohortError, match="where b has times and each edge a reverse, found both"):
+                do()
+        return
+    found = answers.score(range(16), **request)
+    cohort.dataset.append(data.path, edges=later)
+    assert torch.equal(found, predicted(model, cohort.dataset.open(data.path), tmp_path, windows, 4, "cpu"))
+    request["new_edges"] = {("b", "rev_to", "a"): edges | {"source": edges["target"], "target": edges["source"]}}
+    with pytest.raises(CohortError, match="found those of its reverse"):
+        answers.score(range(12), **request)
+
+
 def test_declared_columns_of_edges_are_encoded_as_the_data_set_was(monkeypatch, tmp_path):
     import pandas as pd
 

@@ -31,6 +31,15 @@ def _together() -> Iterator[None]:
         raise OtherRanksError(str(error)) from error
 
 
+def _spread(values: Tensor) -> None:
+    """Gives the `values` of every rank rank 0's. NCCL refuses those that are not contiguous; gloo sends what is in
+    memory from the first on, between them too."""
+    whole = values.contiguous()
+    dist.broadcast(whole, 0)
+    if not values.is_contiguous():
+        values.copy_(whole)
+
+
 class Ranks:
     """What the trainers of a run do together. With one trainer every method returns its argument.
 
@@ -66,14 +75,14 @@ class Ranks:
         """Gives the model of every rank the parameters and buffers of rank 0's."""
         if self.size > 1:
             for values in model.state_dict().values():
-                dist.broadcast(values, 0)
+                _spread(values)
 
     @_together()
     def spread_buffers(self, model: torch.nn.Module) -> None:
         """Gives the model of every rank the buffers of rank 0's, such as the means of batches."""
         if self.size > 1:
             for values in model.buffers():
-                dist.broadcast(values, 0)
+                _spread(values)
 
     @_together()
     def sum(self, values: Tensor) -> Tensor:

@@ -46,10 +46,10 @@ def data(tmp_path_factory) -> Path:
     )
 
 
-def train(data: Path, out: Path, *arguments) -> dict:
+def train(data: Path, out: Path, *arguments, cwd: Path | None = None) -> dict:
     """The summary of a run."""
     options = ["--fanout", "6,4", "--batch-size", 100, "--hidden", 16, "--epochs", EPOCHS, "--lr", 0.01, "--seed", 4]
-    ran("train", data, *options, *arguments, "--out", out)
+    ran("train", data, *options, *arguments, "--out", out, cwd=cwd)
     return json.loads((out / "summary.json").read_text())
 
 
@@ -158,6 +158,38 @@ def test_weight_decay_leaves_parameters_that_no_rank_uses(data, tmp_path):
         assert weights["spare"].tolist() == [1, 1, 1]
         late.append(weights["late"])
     assert (late[0] != 1).all() and torch.allclose(*late, atol=1e-3), "one step of Adam moves each by about lr"
+
+
+STRIDED_NET = """
+import torch
+from torch_geometric.nn import GraphSAGE
+
+class Net(torch.nn.Module):
+    def __init__(self, in_channels, hidden_channels, num_layers, out_channels, **options):
+        super().__init__()
+        self.layers = GraphSAGE(in_channels, hidden_channels, num_layers, out_channels)
+        self.rank = torch.distributed.get_rank()
+        own = torch.arange(24.0).view(4, 6) + 100 * self.rank
+        self.weight = torch.nn.Parameter(own.t())
+        self.register_buffer("columns", own.clone()[:, :2])
+        self.begun = False
+
+    def forward(self, x, edge_index):
+        if not self.begun:
+            torch.save([self.weight.detach().clone(), self.columns.clone()], f"{self.rank}.pt")
+            self.begun = True
+        return self.layers(x, edge_index)
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ranks_begin_with_the_weights_of_rank_0_whatever_their_strides(data, tmp_path, device):
+    (tmp_path / "own.py").write_text(STRIDED_NET)
+    train(data, tmp_path / "out", *two_ranks(device), "--device", device, "--model", "own:Net", cwd=tmp_path)
+    first = torch.arange(24.0).view(4, 6)
+    for rank in range(2):
+        weight, columns = torch.load(tmp_path / f"{rank}.pt", map_location="cpu")
+        assert torch.equal(weight, first.t()) and torch.equal(columns, first[:, :2])
 
 
 @pytest.mark.gpu

@@ -60,7 +60,8 @@ def split_links(
         relation: of several, its name or "source:name:target"; None: the only one that is not the reverse of another.
         shares: of the links, for validation and for the test.
         negatives: K, the number of random targets that each held-out link competes with. They are drawn uniformly. A
-            target to which the source has an edge is drawn again, at most 8 times.
+            target to which the source has an edge is drawn again, at most 8 times. With `by_time`, this is an edge
+            until the time of the link, and so is a target that does not exist then.
         by_time: hold out the latest links, by the time of the last edge of each: the test has the latest ones, and all
             of equal times are in one part. Their earlier edges, and edges from a node to itself from then on, are
             removed, too, so that all that is held out is later than all that stays. Otherwise links are held out at
@@ -83,14 +84,14 @@ def split_links(
     times = _times(edges) if by_time else None
     split_of_edge = _split_of_edges(edges, sources, targets, shares, generator, times)
     keys = edges.keys(sources, targets)
-    every = np.unique(keys)
+    every = _first_times(keys, times)
     with output_folder(out, overwrite) as folder:
         path = Path(folder.path)
         for number, split in enumerate(HELD_OUT, start=1):
             is_held = split_of_edge == number
             pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
-            others = _negatives(edges, pairs[:, 0], every, negatives, generator)
             last = None if times is None else _last_times(edges, pairs, keys[is_held], times[is_held])
+            others = _negatives(edges, pairs[:, 0], every, negatives, generator, last)
             save_links(path, split, HeldOut(pairs, others, times=last), edges)
         is_held = split_of_edge > 0
         kept = _kept_elsewhere(edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
@@ -130,6 +131,17 @@ def _times(edges: LinkEdges) -> np.ndarray:
             "--by-time", "edges with times", "edges without", "leave it out: links are held out at random"
         )
     return times
+
+
+def _first_times(keys: np.ndarray, times: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The different keys of edges, ascending, and the first time of each; without times 0."""
+    if times is None:
+        every = np.unique(keys)
+        return every, np.zeros(len(every), np.int64)
+    every, number = np.unique(keys, return_inverse=True)
+    first = np.full(len(every), np.iinfo(np.int64).max)
+    np.minimum.at(first, number, times)
+    return every, first
 
 
 def _last_times(edges: LinkEdges, pairs: np.ndarray, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -184,14 +196,29 @@ def _split_of_edges(
 
 
 def _negatives(
-    edges: LinkEdges, sources: np.ndarray, every: np.ndarray, count: int, generator: np.random.Generator
+    edges: LinkEdges,
+    sources: np.ndarray,
+    every: tuple[np.ndarray, np.ndarray],
+    count: int,
+    generator: np.random.Generator,
+    times: np.ndarray | None,
 ) -> np.ndarray:
-    """int64 [n, count]: nodes that are no targets of the sources. `every`: keys of all edges, ascending."""
-    drawn = generator.integers(edges.num_targets, size=(len(sources), count))
+    """int64 [n, count]: nodes that are no targets of the sources.
+
+    Args:
+        every: keys of all edges, ascending, and the first time of each.
+        times: int64 [n], until when edges count, and nodes exist; None: all.
+    """
+    drawn, (keys, first_times) = generator.integers(edges.num_targets, size=(len(sources), count)), every
+    born = edges.data.node_types[edges.relation[2]].node_times
     for _ in range(REDRAWS):
-        keys = edges.keys(sources[:, None], drawn)
-        place = np.searchsorted(every, keys).clip(max=len(every) - 1)
-        is_bad = every[place] == keys
+        drawn_keys = edges.keys(sources[:, None], drawn)
+        place = np.searchsorted(keys, drawn_keys).clip(max=len(keys) - 1)
+        is_bad = keys[place] == drawn_keys
+        if times is not None:
+            is_bad &= first_times[place] <= times[:, None]
+        if times is not None and born is not None:
+            is_bad |= born[drawn] > times[:, None]
         if edges.is_within_one_type:
             is_bad |= drawn == sources[:, None]
         if not is_bad.any():

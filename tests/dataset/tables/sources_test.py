@@ -281,6 +281,28 @@ def test_links_by_time_are_the_latest(tmp_path):
     assert len(parts["test"]) >= round(0.2 * len(pairs))
 
 
+def test_negatives_by_time_are_what_is_no_edge_until_then(tmp_path):
+    """A link of time t competes with items that exist then, also with those that the user buys only later."""
+    users, born = 20, np.where(np.arange(60) < 55, 0, 1000)
+    ends = np.stack([np.repeat(np.arange(users), 12), np.concatenate([RNG.permutation(55)[:12] for _ in range(users)])])
+    times = RNG.permutation(ends.shape[1])
+    edges = pa.table({"src": ends[0], "dst": ends[1], "at": times})
+    nodes = {"user": {"count": users}, "item": {"table": pa.table({"since": born}), "time": "since"}}
+    types = {("user", "likes", "item"): {"table": edges, "source": "src", "target": "dst", "time": "at"}}
+    from_tables(tmp_path / "data", nodes=nodes, edges=types, target="item")
+    split_links(tmp_path / "data", tmp_path / "split", shares=(0.3, 0.3), negatives=50, by_time=True)
+    since = {(user, item): time for user, item, time in zip(*ends.tolist(), times.tolist(), strict=True)}
+    later = 0
+    for links in held_out(tmp_path / "split").values():
+        for (user, _), time, others in zip(
+            links.pairs.tolist(), links.times.tolist(), links.negatives.tolist(), strict=True
+        ):
+            there = [since.get((user, item), np.inf) for item in others]
+            assert min(there) > time and max(others) < 55
+            later += sum(np.isfinite(there))
+    assert later > 100
+
+
 def test_times_that_divide_nothing_are_refused(tmp_path):
     data = timed(tmp_path / "data", np.zeros(E, np.int64))
     with pytest.raises(CohortError, match="times that divide the links"):

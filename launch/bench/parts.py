@@ -20,10 +20,11 @@ from pathlib import Path
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.options.effects import say_what_has_no_effect
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
 from cohort_gnn.launch.run.job import check_sampler_sms, demand_train_nodes, open_to_train, sampler_members
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.spec.options import option, options_of
+from cohort_gnn.spec.options import Needs, option, options_of
 from cohort_gnn.spec.results import TIERS
 from cohort_gnn.spec.run import RunSpec, SamplerSpec
 from cohort_gnn.spec.types import Compress, NotNegative, Positive, Ratios
@@ -48,10 +49,13 @@ class FetchSpec:
     compress: list[Compress] = option(["auto"], "values of --compress to try", group="Cache", metavar="A[,B...]")
     cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", group="Cache", metavar="A[,B...]")
     fetch_sms: list[Positive] | None = option(
-        None, "numbers of SMs to try for the fetch (default: the sampler's choice)", metavar="A[,B...]"
+        None, "numbers of SMs to try for the fetch (default: the sampler's choice)", metavar="A[,B...]", needs=Needs.GPU
     )
     reuse: bool = option(
-        False, "find rows of earlier batches in the pool, as cohort train does (default off)", group="Cache"
+        False,
+        "find rows of earlier batches in the pool, as cohort train does (default off)",
+        group="Cache",
+        needs=Needs.GPU,
     )
 
 
@@ -75,6 +79,7 @@ def _bench(name: str, spec_type: type, show: Callable[[Path, list[dict]], None],
     """Runs a command; returns 0 when the batches of all options to try were measured."""
     spec, data = spec_of(args, spec_type), open_to_train(args.dataset)
     demand_train_nodes(data)
+    say_what_has_no_effect(spec)
     names = (
         ("compress", "cache_ratio", "fetch_sms", "sampler_sms")
         if issubclass(spec_type, FetchSpec)
@@ -179,6 +184,8 @@ def _print_samples(out: Path, lines: list[dict]) -> None:
 def _print_fetches(out: Path, lines: list[dict]) -> None:
     columns = ["compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s"]
     ms_note = "ms: the median, of whole fetches and of tiers, which are read side by side"
+    if lines[0]["device"] == "cpu" and any(line["cache_ratio"] for line in lines):
+        ms_note += "; on the CPU, a cache is planned but has no effect"
     table = _table(lines[0], columns, f"bytes: as stored, a batch; {ms_note}; appended to {out}")
     for line in lines:
         sms = [str(line["sampler_sms"] or "all"), str(line["fetch_sms"] or "-")]

@@ -21,6 +21,7 @@ from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.bench.parts import appending
+from cohort_gnn.launch.options.effects import say_what_has_no_effect
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
 from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec, with_task
 from cohort_gnn.launch.run.programs import run_programs
@@ -84,6 +85,7 @@ def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     data = open_to_train(args.dataset)
     spec = spec_of(args, OPTIONS, use_edge_features=False)  # most of the models read none
+    say_what_has_no_effect(spec)
     trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
     options = _options(spec, data)
     trainer["options"] = as_json(trainer_spec(options, data))

@@ -6,7 +6,7 @@ from typing import Any
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import as_text
 from cohort_gnn.spec.options import Needs, flag_of, options_of
-from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.run import SamplerSpec
 
 LOG = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ TEXTS = {
 }
 
 
-def say_what_has_no_effect(spec: RunSpec, on_machines: bool) -> None:
+def say_what_has_no_effect(spec: SamplerSpec, on_machines: bool = False) -> None:
     """Names the options that are not at their defaults and to which the run pays no heed.
 
     Args:
@@ -35,7 +35,7 @@ def say_what_has_no_effect(spec: RunSpec, on_machines: bool) -> None:
     present |= Needs.MACHINES if on_machines else Needs.NOTHING
     present |= Needs.FAR_ROWS if on_machines or spec.host_bytes is not None else Needs.NOTHING
     flags: dict[Needs, list[str]] = {}
-    for option in options_of(RunSpec):
+    for option in options_of(type(spec)):
         value = getattr(spec, option.name)
         if option.needs and value != option.default and not option.needs & present:
             flags.setdefault(option.needs, []).append(_as_typed(option.name, value))

@@ -4,6 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from cohort_gnn.launch.options.effects import say_what_has_no_effect
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort_gnn.launch.run.job import demand_train_nodes, open_to_train, sampler_members
 from cohort_gnn.launch.run.programs import run_programs
@@ -25,6 +26,7 @@ def digest(args: argparse.Namespace) -> int:
     data = open_to_train(args.dataset)
     demand_train_nodes(data)
     spec = spec_of(args, SamplerSpec)
+    say_what_has_no_effect(spec)
     trainer = {"task": "digest", "fanout": spec.fanout, "batch_size": spec.batch_size, "num_batches": args.batches}
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
     with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:

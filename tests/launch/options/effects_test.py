@@ -2,9 +2,10 @@
 
 import pytest
 
+from cohort_gnn.launch.bench.parts import FETCH_OPTIONS
 from cohort_gnn.launch.options.effects import TEXTS, say_what_has_no_effect
 from cohort_gnn.spec.options import Needs
-from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.run import RunSpec, SamplerSpec
 
 CACHE = "a cache (--cache-ratio, --cache-bytes)"
 CASES = [
@@ -34,6 +35,17 @@ def test_options_without_effect_on_a_gpu_or_on_several_machines(monkeypatch, cap
     monkeypatch.setattr("cohort_gnn.launch.options.effects.resolve_device", lambda _: "cuda")
     say_what_has_no_effect(RunSpec(topology="host", sampler_threads=2, reuse=False, ahead=3), on_machines=True)
     assert caplog.messages == ["--sampler-threads 2: no effect without --device cpu"]
+
+
+def test_options_of_benchmarks_without_effect_on_the_cpu(caplog):
+    caplog.set_level("INFO")
+    say_what_has_no_effect(FETCH_OPTIONS(device="cpu"))
+    say_what_has_no_effect(FETCH_OPTIONS(device="cpu", fetch_sms=[8, 32], reuse=True))
+    say_what_has_no_effect(SamplerSpec(device="cpu", order="asis"))
+    assert caplog.messages == [
+        "--reuse, --fetch-sms 8,32: no effect without a GPU",
+        "--order asis: no effect without a GPU",
+    ]
 
 
 def test_every_need_has_a_text():

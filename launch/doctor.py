@@ -355,6 +355,10 @@ def _disk(folder: Path) -> Iterator[Finding]:
     state = f"{folder.resolve()} reads {format_bytes(rate)}/s"
     cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"
     yield judged("disk", rate >= SLOW_DISK, state, cure)
+    try:
+        tempfile.gettempdir()
+    except OSError as error:
+        yield Finding("temporary files", BROKEN, why(error), "set TMPDIR to a folder that can be written")
 
 
 def read_rate(folder: Path, num_bytes: int) -> float:

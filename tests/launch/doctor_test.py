@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from processes import cohort, free_port, ran
@@ -155,6 +156,20 @@ def test_limits_of_the_shell(machine, tmp_path, monkeypatch):
     assert [found[name].verdict for name in ("address space", "open files")] == [WORSE, WORSE]
     assert "at most 200 B by the limit" in found["address space"].found
     assert "ulimit -n 256" in found["open files"].cure and "ulimit -v unlimited" in found["PyTorch"].cure
+
+
+def test_a_machine_without_room_for_temporary_files(machine, tmp_path, monkeypatch, capsys):
+    assert "temporary files" not in examine(tmp_path)
+    nowhere = FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+    monkeypatch.setattr(doctor.tempfile, "gettempdir", Mock(side_effect=nowhere))
+    found = examine(tmp_path)["temporary files"]
+    assert found.verdict == BROKEN and "No usable" in found.found and "TMPDIR" in found.cure
+    monkeypatch.setattr("cohort_gnn.launch.run.digest.open_to_train", Mock(side_effect=nowhere))
+    assert main(["digest", str(tmp_path)]) == 1
+    said = (
+        "cohort: TMPDIR: expected a folder that can be written, found No usable temporary directory found in ['/tmp']"
+    )
+    assert capsys.readouterr().err == f"{said}\n  hint: set it to one\n"
 
 
 def test_the_disk_is_read(tmp_path):

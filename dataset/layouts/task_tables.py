@@ -19,7 +19,7 @@ from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.classes import named_classes
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile
 from cohort_gnn.dataset.tables.text_options import Wanted
-from cohort_gnn.dataset.tables.timestamps import Clock, as_integers
+from cohort_gnn.dataset.tables.timestamps import Clock, are_dates, as_integers
 from cohort_gnn.dataset.tasks import SPLITS, LinkRows, Task, TaskRows, demand_types
 
 if TYPE_CHECKING:
@@ -137,9 +137,11 @@ def _form_of_times(table: TableFile, column: str, clock: Clock) -> dict[str, str
         type_, zone = values.plain(array).type, clock.zone
         if pa.types.is_timestamp(type_) and type_.tz is not None:
             return {"time_form": "instants", "time_zone": type_.tz}
-        form = (
-            "dates" if pa.types.is_date(type_) else "instants" if values.is_text(type_) and zone is None else "clocks"
-        )
+        form = "clocks"
+        if pa.types.is_date(type_) or zone is None and are_dates(table.place(table.choose([column])[0]), array):
+            form = "dates"
+        elif values.is_text(type_) and zone is None:
+            form = "instants"
         return {"time_form": form, "time_zone": zone or "UTC"}
     return {}
 

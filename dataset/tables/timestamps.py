@@ -224,6 +224,13 @@ def part_of(stamps: pa.ChunkedArray, part: str) -> np.ndarray:
     return getattr(pc, FUNCTIONS.get(part, part))(stamps).to_numpy()
 
 
+def are_dates(place: str, array: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column has dates, or texts that are dates."""
+    import pyarrow as pa
+
+    return pa.types.is_date(_parsed(place, _chunked(array), 0).type)
+
+
 def is_instant(array_type: pa.DataType) -> bool:
     """Whether a type is of timestamps with a zone."""
     import pyarrow as pa
@@ -282,10 +289,10 @@ def _is_timestamp(array: pa.ChunkedArray) -> bool:
 
 
 def _types_of_texts() -> list[pa.DataType]:
-    """What texts may be: microseconds hold all years, nanoseconds more digits."""
+    """What texts may be: dates, or timestamps; microseconds hold all years, nanoseconds more digits."""
     import pyarrow as pa
 
-    return [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
+    return [pa.date32()] + [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
 
 
 def _no_zone(place: str, zone: str) -> CohortError:

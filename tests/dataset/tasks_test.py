@@ -236,6 +236,22 @@ def test_rows_that_do_not_fit_are_refused(tmp_path, column, value, said):
     assert said in str(refusal(write_yaml(tmp_path, {"t": (keys_of(task), tables)}), tmp_path / "out"))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_dates_of_tasks_need_no_zone(tmp_path, kind):
+    """In a text, too; predictions have dates then."""
+    tables = {
+        split: table.set_column(1, "day", table["day"].cast(pa.date32())) for split, table in splits_of("spent").items()
+    }
+    import_graph(
+        write_yaml(tmp_path, {"t": (keys_of("spent") | {"time_zone": None, "time_unit": "days"}, tables)}, kind),
+        tmp_path / "out",
+    )
+    task = open_task(tmp_path / "out", "t")
+    assert (task.time_form, task.time_zone) == ("dates", "UTC")
+    for split, table in tables.items():
+        assert task.splits[split].times.tolist() == table["day"].cast(pa.int32()).to_pylist()
+
+
 def test_sources_without_targets_are_refused(tmp_path):
     tables = splits_of("next")
     tables["val"] = rows("val", items=pa.array([[50], []], pa.list_(pa.int64())))

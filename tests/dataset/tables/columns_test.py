@@ -205,8 +205,10 @@ def test_timestamps_of_edges_are_kept_in_the_unit_that_is_named(unit, zone, tmp_
     assert np.array_equal(np.sort(data.edge_times), expected)
 
 
-def test_dates_of_edges_are_days(tmp_path):
-    payments = pa.Table.from_pandas(PAYMENTS.assign(at=PAYMENTS["at"].dt.date))
+@pytest.mark.parametrize("are_texts", [False, True])
+def test_dates_of_edges_are_days(tmp_path, are_texts):
+    dates = PAYMENTS["at"].dt.date
+    payments = pa.Table.from_pandas(PAYMENTS.assign(at=dates.astype(str) if are_texts else dates))
     node = {"table": USERS, "features": ["age"]} | KEYS
     pays = {"table": payments, "time": "at", "time_unit": "days"} | ENDS
     from_tables(tmp_path / "out", nodes={"user": node}, edges={PAYS: pays})

@@ -20,7 +20,8 @@ def has_imported() -> bool:
 
 def _refused(place: str, name: str, actual: str) -> CohortError:
     hint = "modules are looked for in this Python's packages, then in the current folder"
-    return CohortError(f"{place} {name}", "package.module:Class", actual, hint)
+    what = "function" if place == "--loss" else "Class"
+    return CohortError(f"{place} {name}", f"package.module:{what}", actual, hint)
 
 
 def imported(place: str, name: str) -> Any:

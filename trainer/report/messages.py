@@ -44,7 +44,7 @@ def printing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_cure_for_lack_of_memory() -> Iterator[None]:
-    """Inside, a lack of GPU memory becomes a CohortError that names the options that give memory back."""
+    """Inside, a lack of memory, of a GPU or the host, becomes a CohortError that names the options that give it back."""
     import torch  # which the program of `cohort train` imports late
 
     try:
@@ -56,6 +56,13 @@ def with_cure_for_lack_of_memory() -> Iterator[None]:
             " what the trainer needs; or use --topology host, --amp, or a smaller --batch-size, --fanout or --hidden"
         )
         raise CohortError("memory of the GPU", "room for the trainer's step", actual, hint) from error
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in text:  # torch has no type of its own
+            raise
+        actual = text[max(text.find("can't allocate memory"), 0) :].strip() or "too little"
+        hint = "use a smaller --batch-size, --fanout or --hidden; ulimit -v and other programs may leave less"
+        raise CohortError("host memory", "room for the trainer's step", actual, hint) from error
 
 
 @contextlib.contextmanager

@@ -115,7 +115,7 @@ def test_a_loss_without_gradients_is_refused():
     ("options", "words"),
     [
         (["--loss", "own:none"], "no none in"),
-        (["--loss", "nowhere:loss"], "No module named 'nowhere'"),
+        (["--loss", "nowhere:loss"], "expected package.module:function, found No module named 'nowhere'"),
         (["--loss", "own:number"], "--loss own:number: expected a function, found int"),
         (["--loss", "own:mean"], 'reduction="none"'),
         (["--loss", "own:entropy", "--class-weights", "balanced"], "--class-weights: expected cross entropy or focal"),

@@ -23,6 +23,18 @@ def test_a_lack_of_gpu_memory_names_what_gives_memory_back():
         assert option in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("num_bytes", "found"), [(1 << 60, "can't allocate memory: you tried to allocate"), (0, "too")]
+)
+def test_a_lack_of_host_memory_names_them_too(num_bytes, found):
+    with pytest.raises(CohortError) as error, with_cure_for_lack_of_memory():
+        if not num_bytes:
+            raise MemoryError
+        torch.empty(num_bytes, dtype=torch.uint8)
+    assert error.value.place == "host memory" and error.value.found.startswith(found)
+    assert "--batch-size" in error.value.hint and "--hidden" in error.value.hint
+
+
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="another"), with_cure_for_lack_of_memory():
         raise RuntimeError("another")

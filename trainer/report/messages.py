@@ -44,7 +44,7 @@ def printing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_cure_for_lack_of_memory() -> Iterator[None]:
-    """Inside, a lack of memory, of a GPU or the host, becomes a CohortError that names the options that give it back."""
+    """Inside, a lack of memory, of a GPU or the host, becomes a CohortError with the options that give it back."""
     import torch  # which the program of `cohort train` imports late
 
     try:

@@ -20,6 +20,7 @@ Error::Error(Parts parts) : std::runtime_error(join(parts)), parts_(std::move(pa
 
 void fail_errno(const std::string& place, const std::string& expected, int error, std::string hint) {
   if (error == EMFILE) hint = "raise the limit of open files: ulimit -n";
+  if (error == EFBIG) hint = "raise the limit of file sizes: ulimit -f";
   if (error == ENOMEM && hint.empty()) hint = "free memory, or raise the limit of address space: ulimit -v";
   throw Error({place, expected, std::strerror(error), std::move(hint)});
 }

@@ -57,7 +57,9 @@ def found_full(error: OSError) -> str:
     say nothing: "12 requested and 0 written"."""
     if error.errno is None and " requested and " in str(error):
         return os.strerror(errno.ENOSPC)
-    return why(error) if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+    if error.errno == errno.EFBIG:
+        return f"{why(error)} (the limit of this shell: ulimit -f)"
+    return why(error) if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
 
 
 def why_not_loaded(error: Exception) -> str:

@@ -113,6 +113,14 @@ def has_ended(process: subprocess.Popen) -> bool:
     return True
 
 
+def how_ended(code: int) -> str:
+    """What the exit code of a process says, as Popen has it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = -code in {*signal.Signals}
+    return f"was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
+
+
 def runs(pid: int) -> bool:
     """False when there is no such process, or only its zombie."""
     return start_time_of(pid) is not None
@@ -145,7 +153,7 @@ def answer_of(asked: subprocess.Popen[str]) -> dict:
         path, what, *_ = cast(list[str], asked.args)
         name = Path(path).name
         said = errors.strip().removeprefix(f"{name}: ")
-        raise CohortError.from_text(said or f"{name} {what} ended with {asked.returncode}")
+        raise CohortError.from_text(said or f"{name} {what} {how_ended(asked.returncode)}")
     return json.loads(answer)
 
 

@@ -142,6 +142,7 @@ constexpr const char* kWorkQueues = "8";
 
 int main(int argc, char** argv) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", kWorkQueues, 0);
+  signal(SIGXFSZ, SIG_IGN);  // beyond a limit of file sizes, writing then fails, and is told
   const std::string_view what = argc > 1 ? argv[1] : "";
   if (argc == 3 && what == "--presample") {
     return print([&] { return sampler::presample_to_file(sampler::read_presample_options(argv[2])); });

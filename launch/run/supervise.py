@@ -21,6 +21,7 @@ from cohort_gnn.base.programs import (
     describe_channel,
     end_processes,
     end_with_parent,
+    how_ended,
     is_stopped,
     log_tail,
     start_logged,
@@ -198,8 +199,7 @@ class Supervisor:
             stage = stages.get(child.name, {})
             what = "the" if i == 0 and not lines else "  then the"
             code = child.process.returncode
-            how = "has failed" if code is None else f"ended with exit code {code}"
-            how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else how
+            how = "has failed" if code is None else how_ended(code)
             lines.append(f"{what} {child.name} (process {child.process.pid}) {how}")
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):

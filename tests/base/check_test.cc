@@ -19,6 +19,7 @@ TEST(Error, LeavesOutAnEmptyHint) { EXPECT_STREQ(Error({"a", "b", "c", ""}).what
 
 TEST(Error, OfALimitOfTheShellNamesTheLimit) {
   EXPECT_TRUE(fails_with([] { fail_errno("a", "b", EMFILE, "ls -l"); }, {"Too many open files", "hint: raise", "-n"}));
+  EXPECT_TRUE(fails_with([] { fail_errno("a", "b", EFBIG, "c"); }, {"File too large", "hint: raise", "ulimit -f"}));
   EXPECT_TRUE(fails_with([] { fail_errno("a", "b", ENOMEM); }, {"Cannot allocate memory", "hint: free", "ulimit -v"}));
 }
 

@@ -1,9 +1,14 @@
 """base/programs.py: what programs have in common."""
 
+import json
 import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
+
+import pytest
 
 from cohort_gnn.base import programs
 
@@ -31,3 +36,28 @@ def test_an_empty_log_on_a_full_disk_says_so(tmp_path, monkeypatch):
     assert programs.log_tail(log) == f"    (the log is empty: nothing more can be written to {tmp_path})"
     log.write_text("why\n")
     assert programs.log_tail(log) == "    why"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(3, "ended with exit code 3"), (-9, "was ended by SIGKILL"), (-40, "was ended by signal 40")],
+)
+def test_how_a_process_ended(code, said):
+    assert programs.how_ended(code) == said
+
+
+def test_the_sampler_says_that_a_limit_of_file_sizes_stops_it(cora, tmp_path, shm):
+    options = {
+        "dataset": str(cora),
+        "fanout": [2],
+        "batch_size": 8,
+        "split": "train",
+        "max_batches": 3,
+        "refresh": True,
+    }
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    command = [programs.program("cohort-sampler"), "--presample", str(tmp_path / "options.json")]
+    limit = (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
+    done = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True)
+    assert done.returncode == 1 and "File too large\n  hint: raise the limit of file sizes: ulimit -f" in done.stderr

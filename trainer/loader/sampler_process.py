@@ -15,7 +15,7 @@ import torch
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import write_whole
-from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
+from cohort_gnn.base.programs import end_processes, how_ended, log_tail, program, start_logged
 from cohort_gnn.cache.options import cache_members, topology_of, wants_auto_cache
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
@@ -174,7 +174,7 @@ class SamplerProcess:
             raise CohortError(
                 "the sampler",
                 "a running process",
-                f"it ended with exit code {self.process.returncode}:\n{log_tail(self.log)}",
+                f"it {how_ended(self.process.returncode)}:\n{log_tail(self.log)}",
             )
 
     def require_usable(self) -> None:

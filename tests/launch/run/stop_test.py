@@ -107,14 +107,14 @@ def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):
 
 
 @pytest.mark.fresh  # one that is forked knows its temporary folder already
-def test_what_the_system_refuses_is_one_line(cora, tmp_path):
+def test_what_the_system_refuses_is_told_with_a_cure(cora, tmp_path):
     env = os.environ | {"TMPDIR": "/dev/null/nowhere"}
     hide_folders = "import tempfile\ntempfile._candidate_tempdir_list = lambda: ['/dev/null/nowhere']\n"
     (tmp_path / "sitecustomize.py").write_text(hide_folders)
     env["PYTHONPATH"] = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     result = cohort("digest", cora, "--device", "cpu", env=env)
-    refused(result, 1, "cohort: ", "No usable temporary directory found")
-    assert result.stderr.count("\n") == 1
+    refused(result, 1, "cohort: TMPDIR: expected", "No usable temporary directory found", "hint: set it to one")
+    assert result.stderr.count("\n") == 2
 
 
 def test_signals_end_what_cannot_be_asked_and_come_back():

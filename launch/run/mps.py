@@ -1,9 +1,10 @@
-"""NVIDIA's Multi-Process Service: lets the kernels of sampler and trainer run at the same time.
+"""NVIDIA's Multi-Process Service: lets the kernels of several processes run at the same time.
 
-Without it the GPU is time-sliced between the two processes.
+Without it the GPU is time-sliced between them.
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -14,6 +15,9 @@ from pathlib import Path
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.programs import end_processes, end_with_parent, runs, start_logged
+from cohort_gnn.launch.options.devices import visible_by_uuid
+
+LOG = logging.getLogger(__name__)
 
 START_SECONDS = 10.0
 STOP_SECONDS = 1.5
@@ -45,6 +49,11 @@ class Mps:
     @property
     def active(self) -> bool:
         return not self.problem
+
+    @property
+    def knows_server(self) -> bool:
+        """Whether `remember_server` found one."""
+        return self._server_pid is not None
 
     def _start(self) -> None:
         # Socket paths are limited to about 108 characters, so the folder is short.
@@ -115,6 +124,17 @@ class Mps:
             self.process = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def start_mps() -> Mps | None:
+    """The MPS daemon for programs on a GPU; None, said aloud, when there is none to be had."""
+    visible = visible_by_uuid()
+    mps = Mps()
+    if mps.active:
+        mps.env |= visible
+        return mps
+    LOG.warning(f"no MPS ({mps.problem}): the processes will be time-sliced on the GPU, and wait for each other")
+    return None
 
 
 def _sweep() -> None:

@@ -16,10 +16,9 @@ from cohort_gnn.channel.run_folder import RunFolder, rank_folders
 from cohort_gnn.dataset.columns import read_columns, write_columns
 from cohort_gnn.dataset.components import copy_components
 from cohort_gnn.dataset.treatment import copy_treatment
-from cohort_gnn.launch.options.devices import visible_by_uuid
 from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.run.machines import Meeting
-from cohort_gnn.launch.run.mps import Mps
+from cohort_gnn.launch.run.mps import start_mps
 from cohort_gnn.launch.run.stopping import Stopped, heed_stop, ignore_stop_signals, stop_on_signals
 from cohort_gnn.launch.run.supervise import Supervisor, rank_environment
 from cohort_gnn.spec import files
@@ -132,14 +131,3 @@ def _start(
     if meeting:
         meeting.begins(channels)
     return supervisor
-
-
-def start_mps() -> Mps | None:
-    """The MPS daemon for a run on a GPU; None, said aloud, when there is none to be had."""
-    visible = visible_by_uuid()
-    mps = Mps()
-    if mps.active:
-        mps.env |= visible
-        return mps
-    LOG.warning(f"no MPS ({mps.problem}): sampler and trainer will be time-sliced on the GPU, and wait for each other")
-    return None

@@ -17,7 +17,7 @@ from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.job import count_ranks
-from cohort_gnn.launch.run.programs import start_mps
+from cohort_gnn.launch.run.mps import start_mps
 from cohort_gnn.launch.run.stopping import Stopped, handlers_kept, ignore_stop_signals, pause, stop_on_signals
 from cohort_gnn.launch.run.supervise import POLL_SECONDS, rank_environment
 from cohort_gnn.spec.run import SamplerSpec

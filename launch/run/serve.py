@@ -67,7 +67,7 @@ def register(parser) -> None:
     parser.add_argument(
         "--threads",
         type=kind(Positive),
-        help="that score a request, of each process (default: the cores shared by the processes, but for one for HTTP)",
+        help="that score a request, of each process (default: the cores shared by the processes; of one, all but one)",
     )
     parser.set_defaults(func=serve)
 
@@ -107,7 +107,7 @@ def serve(args: argparse.Namespace) -> int:
         "seed": getattr(args, "seed", 0),
         "max_edges": args.max_edges,
         "limits": limits,
-        "threads": args.threads or max(1, len(os.sched_getaffinity(0)) // args.workers - 1),
+        "threads": args.threads or max(1, len(os.sched_getaffinity(0)) // args.workers - (args.workers == 1)),
         "waiting": 2 * args.max_connections,
         "sockets": [bound.fileno() for bound in sockets],
         "is_shared": args.workers > 1,

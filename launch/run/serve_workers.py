@@ -19,6 +19,7 @@ from typing import Any
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent, has_ended, python
+from cohort_gnn.launch.run.mps import Mps, start_mps
 
 LOG = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ def command_of(job: dict[str, Any]) -> list[str]:
 def supervise(job: dict[str, Any], count: int) -> int:
     """Runs so many processes with the same sockets until a signal comes; one that ends by itself is started anew.
 
-    The first one starts alone: what is wrong with a run or a data set is told once.
+    The first one starts alone: what is wrong with a run or a data set is told once. On a GPU they compute side by side,
+    by MPS.
 
     Returns:
         The exit status of the first process if it ends before it answers; 1 if one ends again and again.
@@ -93,7 +95,7 @@ def supervise(job: dict[str, Any], count: int) -> int:
     beside = Path(tempfile.gettempdir(), f"cohort-serve-{os.getuid()}")
     with temporary_folder(beside) as metrics, _signals() as came:
         metrics.chmod(0o700)
-        workers = _Workers(job, str(metrics))
+        workers = _Workers(job, str(metrics), start_mps() if job["device"].startswith("cuda") else None)
         try:
             status = workers.start_first(came)
             if status is None and not came:
@@ -108,8 +110,9 @@ def supervise(job: dict[str, Any], count: int) -> int:
 
 
 class _Workers:
-    def __init__(self, job: dict[str, Any], metrics: str):
+    def __init__(self, job: dict[str, Any], metrics: str, mps: Mps | None = None):
         self._job, self._environment = job, POLITE | os.environ | {"PROMETHEUS_MULTIPROC_DIR": metrics}
+        self._mps = mps
         self._processes: list[subprocess.Popen] = []
         self._began: list[float] = []
         self._soon = 0  # ends in a row that came soon after a start
@@ -135,33 +138,59 @@ class _Workers:
 
     def watch(self, came: list[int]) -> int:
         """Starts what ends; returns when a signal came, or a process ends again and again."""
-        from prometheus_client.multiprocess import mark_process_dead  # of the extra "serve"
-
         while not came:
             time.sleep(POLL_SECONDS)
+            if self._mps and (problem := self._mps.died()):
+                if not self._goes_on(problem, "all processes start anew", min(self._began)):
+                    return 1
+                self._start_with_mps()
+            elif self._mps and not self._mps.knows_server:
+                self._mps.remember_server()
             for number, process in enumerate(self._processes):
                 if not has_ended(process) or came:
                     continue
-                process.wait()  # for threads of it that are still ending
-                mark_process_dead(process.pid, self._environment["PROMETHEUS_MULTIPROC_DIR"])
-                self._soon = self._soon + 1 if time.monotonic() - self._began[number] < SOON else 0
-                is_last = self._soon > MOST_SOON
-                follows = "the service ends, as it did so soon before" if is_last else "another takes its place"
-                LOG.warning(f"process {process.pid} ended with status {process.returncode}: {follows}")
-                if is_last:
+                self._bury(process)
+                what = f"process {process.pid} ended with status {process.returncode}"
+                if not self._goes_on(what, "another takes its place", self._began[number]):
                     return 1
                 self._processes[number], self._began[number] = self._begin(announces=False), time.monotonic()
         return 0
 
+    def _goes_on(self, what: str, follows: str, began: float) -> bool:
+        """Says what happened to processes that began then; False where the like came soon too often."""
+        self._soon = self._soon + 1 if time.monotonic() - began < SOON else 0
+        is_last = self._soon > MOST_SOON
+        LOG.warning(f"{what}: {'the service ends, as it did so soon before' if is_last else follows}")
+        return not is_last
+
+    def _bury(self, process: subprocess.Popen) -> None:
+        from prometheus_client.multiprocess import mark_process_dead  # of the extra "serve"
+
+        process.wait()  # for threads of it that are still ending
+        mark_process_dead(process.pid, self._environment["PROMETHEUS_MULTIPROC_DIR"])
+
+    def _start_with_mps(self) -> None:
+        """In place of all processes, which cannot use the GPU any more."""
+        assert self._mps
+        end_processes(self._processes, 0.0)
+        for process in self._processes:
+            self._bury(process)
+        self._mps.stop()
+        self._mps, count = start_mps(), len(self._processes)
+        self._processes, self._began = [], []
+        self.start(count)
+
     def end(self) -> None:
         """Lets them answer the requests under way."""
-        end_processes(self._processes, END_SECONDS)
+        end_processes(self._processes, END_SECONDS, self._mps.terminate_client if self._mps else None)
+        if self._mps:
+            self._mps.stop()
 
     def _begin(self, announces: bool, ready: int | None = None) -> subprocess.Popen:
         descriptors = [*self._job["sockets"], *([] if ready is None else [ready])]
         return subprocess.Popen(
             command_of(self._job | {"announces": announces, "ready": ready}),
-            env=self._environment,
+            env=self._environment | (self._mps.env if self._mps else {}),
             stdin=subprocess.DEVNULL,
             pass_fds=descriptors,
             preexec_fn=_apart,

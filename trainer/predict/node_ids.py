@@ -106,4 +106,6 @@ def _listed(names: Any, place: str) -> list:
         raise CohortError(place, "a list of ids", type(names).__name__)
     if hasattr(names, "tolist"):
         return names.tolist()
+    if isinstance(names, list) and set(map(type, names)) <= {int, str}:  # as a rule; quicker than a look at each
+        return names
     return [name.item() if isinstance(name, np.generic) else name for name in names]

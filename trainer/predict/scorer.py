@@ -1,5 +1,6 @@
 """Answers one request at a time: scores of any nodes, also of nodes and edges that the data set does not have yet."""
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -232,6 +233,25 @@ class Scorer:
             ids.append(names.names(targets[targets >= 0]))
             values.append(target_scores[targets >= 0].tolist())
         return ids, values
+
+    def warm_up(self) -> None:
+        """Scores some nodes, so that no request waits for what is loaded or allocated at first use."""
+        request = Request(None if self._windows is None else 0)
+        for number in (1, 64):
+            nodes = np.arange(min(number, self._counts[self.node_type]))
+            with contextlib.suppress(TooManyEdges), torch.no_grad(), row_tiles():
+                if len(nodes):
+                    self._computed(nodes, request, hidden=False)
+
+    def has_lost_gpu(self) -> bool:
+        """Whether CUDA has failed in this process for good, as after an illegal access or the end of MPS."""
+        if self._device.type != "cuda":
+            return False
+        try:
+            torch.cuda.synchronize(self._device)
+        except RuntimeError:
+            return True
+        return False
 
     @property
     def predicts_links(self) -> bool:

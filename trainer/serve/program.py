@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,13 @@ def serve(job: dict[str, Any]) -> int:
     torch.set_num_threads(job["threads"])
     options = {name: job[name] for name in ("device", "num_neighbors", "seed", "max_edges")}
     make = functools.partial(Scorer, job["run"], job["dataset"], **options)
-    worker = Worker(make, Path(job["dataset"]) / "meta.json", job["waiting"])
+    is_lost = threading.Event()
+
+    def lost() -> None:
+        is_lost.set()
+        server.should_exit = True
+
+    worker = Worker(make, Path(job["dataset"]) / "meta.json", job["waiting"], lost)
     limits = Limits(**job["limits"])
 
     def num_connections() -> int:
@@ -75,7 +82,7 @@ def serve(job: dict[str, Any]) -> int:
         server.run(sockets)
     finally:
         worker.stop()
-    return 0 if server.started else 1
+    return 0 if server.started and not is_lost.is_set() else 1
 
 
 def _begin(job: dict[str, Any], sockets: list[socket.socket]) -> None:

@@ -35,12 +35,14 @@ class Worker:
         make: makes a Scorer of the data set as it is.
         meta: the file that changes with the data set.
         most_waiting: requests beyond so many are refused.
+        lost: called when the GPU has failed, so that no request can be answered any more.
     """
 
-    def __init__(self, make: Callable[[], Scorer], meta: Path, most_waiting: int):
-        self._make, self._meta = make, meta
+    def __init__(self, make: Callable[[], Scorer], meta: Path, most_waiting: int, lost: Callable[[], None]):
+        self._make, self._meta, self._lost = make, meta, lost
         self._state = _state_of(meta)
         self.scorer = make()
+        self.scorer.warm_up()
         self.problem = ""  # why the data set as it is now is not the one that answers
         self.reloads = 0
         self._queue: queue.Queue[Waiting | None] = queue.Queue(most_waiting)
@@ -107,6 +109,9 @@ class Worker:
             if not isinstance(error, CohortError):
                 LOG.exception("a request could not be answered")
             group[0].answer.set_exception(error)
+            if scorer.has_lost_gpu():
+                LOG.error("the GPU answers this process no more: it ends")
+                self._lost()
             return
         for waiting, rows in zip(group, scores, strict=True):
             waiting.answer.set_result((rows, scorer.class_names))

@@ -146,7 +146,7 @@ def test_a_scorer_has_the_rows_of_predict_and_the_best_targets(links, run, tmp_p
     options = ["--top-k", "5", "--device", "cpu", "--quiet", "--out", tmp_path / "best.npy"]
     ran("predict", run, links.data, *options)
     best, scores = sources.best_targets(range(20), 5)
-    worker = Worker(lambda: sources, links.data / "meta.json", most_waiting=4)
+    worker = Worker(lambda: sources, links.data / "meta.json", most_waiting=4, lost=pytest.fail)
     worker.start()
     request = Request(nodes=list(range(20)), output="targets", top_k=5)
     content, _ = answer_of(request, *worker.ask(request).result(timeout=60), accept="")

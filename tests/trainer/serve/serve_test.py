@@ -24,7 +24,8 @@ from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
 import cohort_gnn
 from cohort_gnn.base.programs import runs
 from cohort_gnn.launch.run import serve_workers
-from cohort_gnn.trainer.serve.bodies import ARROW, request_of
+from cohort_gnn.trainer.serve.bodies import ARROW, Request, request_of
+from cohort_gnn.trainer.serve.worker import Worker
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
@@ -316,8 +317,7 @@ def test_processes_answer_side_by_side_and_one_that_is_killed_is_replaced(served
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in told if line[0] != "#")}
 
     def workers() -> list[int]:
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-        return [int(pid) for pid in children.read_text().split()]
+        return children_of(server.process.pid)
 
     try:
         first = wait_until(lambda: len(workers()) == 2 and workers(), 10, "the start of the second one")
@@ -354,7 +354,7 @@ def test_what_a_killed_service_left_is_removed_by_the_next_one(monkeypatch, tmp_
         return 7
 
     monkeypatch.setattr(serve_workers._Workers, "start_first", start_first)
-    assert serve_workers.supervise({"sockets": []}, 2) == 7
+    assert serve_workers.supervise({"sockets": [], "device": "cpu"}, 2) == 7
     ((name, mode),) = during
     assert name != left.name and mode == 0o700 and not list(tmp_path.iterdir())
 
@@ -375,6 +375,124 @@ def test_processes_that_end_again_and_again_end_the_service(monkeypatch, caplog,
     said = [record.getMessage() for record in caplog.records]
     assert all("ended with status 1: another takes its place" in line for line in said[:-1])
     assert len(said) == serve_workers.MOST_SOON + 1 and said[-1].endswith("the service ends, as it did so soon before")
+
+
+class Daemon:
+    """In place of MPS: its server is told once."""
+
+    ended = started = 0
+
+    def __init__(self):
+        self.env, self.knows_server, self.problem = {"CUDA_MPS_PIPE_DIRECTORY": "there"}, False, ""
+        Daemon.started += 1
+
+    def remember_server(self) -> None:
+        self.knows_server = True
+
+    def died(self) -> str:
+        return self.problem
+
+    def terminate_client(self, pid: int) -> None:
+        raise AssertionError(f"{pid} ends by itself")
+
+    def stop(self) -> None:
+        Daemon.ended += 1
+
+
+def test_processes_start_anew_with_mps(monkeypatch, caplog, tmp_path):
+    commands = ["import os; assert os.environ['CUDA_MPS_PIPE_DIRECTORY'] == 'there'; import time; time.sleep(60)"]
+    monkeypatch.setattr(serve_workers, "command_of", lambda job: [sys.executable, "-c", *commands])
+    monkeypatch.setattr(serve_workers, "start_mps", Daemon)
+    daemon = Daemon()
+    workers = serve_workers._Workers({"sockets": []}, str(tmp_path), daemon)
+    workers.start(2)
+    first, came = workers._processes.copy(), []
+    daemon.problem = "the MPS server has ended"
+    with ThreadPoolExecutor(1) as pool, caplog.at_level("WARNING", "cohort_gnn"):
+        watching = pool.submit(workers.watch, came)
+        wait_until(lambda: not set(first) & set(workers._processes), 10, "the start of others")
+        came.append(signal.SIGTERM)
+        assert watching.result(10) == 0
+    assert [process.poll() for process in first + workers._processes] == [-signal.SIGTERM] * 2 + [None] * 2
+    workers.end()
+    assert (Daemon.started, Daemon.ended) == (2, 2)
+    assert sum("the MPS server has ended: all processes start anew" in line for line in caplog.messages) == 1
+
+
+def test_a_process_without_its_gpu_ends_after_its_answer(data, run, monkeypatch, tmp_path):
+    scorer, lost = cohort_gnn.Scorer(run, data), []
+
+    def fails(*_, **__):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(scorer, "score_together", fails)
+    for is_lost in (False, True):
+        monkeypatch.setattr(scorer, "has_lost_gpu", lambda is_lost=is_lost: is_lost)
+        worker = Worker(lambda: scorer, data / "meta.json", 4, lambda: lost.append(True))
+        worker.start()
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            worker.ask(Request(nodes=[1])).result(20)
+        worker.stop()
+        for thread in worker._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        assert lost == [True] * is_lost
+
+
+LOSES = """
+import sys
+import torch
+import cohort_gnn
+scorer = cohort_gnn.Scorer(*sys.argv[1:], device="cuda")
+scorer.score([3])
+assert not scorer.has_lost_gpu()
+try:
+    print(torch.zeros(3, device="cuda")[torch.tensor([9], device="cuda")])
+except RuntimeError:
+    assert scorer.has_lost_gpu()
+    print("as expected")
+"""
+
+
+@pytest.mark.gpu
+def test_a_scorer_knows_that_its_gpu_is_lost(data, run):
+    program = subprocess.run([sys.executable, "-c", LOSES, run, data], capture_output=True, text=True)
+    assert "as expected" in program.stdout, program.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.fresh
+def test_processes_share_a_gpu_by_mps_which_may_die(data, run, tmp_path):
+    expected = cohort_gnn.Scorer(run, data, device="cuda").score([7, 0]).numpy()
+    server = Served(run, data, tmp_path, "--workers", 3, "--device", "cuda")
+    try:
+        (daemon,) = [pid for pid in children_of(server.process.pid) if "mps" in Path(f"/proc/{pid}/comm").read_text()]
+        assert np.array_equal(server.scores(nodes=[7, 0]), expected)
+        workers = set(children_of(server.process.pid)) - {daemon}
+        os.kill(workers.pop(), signal.SIGKILL)
+        wait_until(lambda: "another takes its place" in server.said, 10, "noticing")
+        for _ in range(20):
+            assert np.array_equal(server.scores(nodes=[7, 0]), expected), "the others go on"
+        (mps_server,) = children_of(daemon)
+        os.kill(mps_server, signal.SIGKILL)
+        wait_until(lambda: "start anew" in server.said, 10, "noticing")
+        wait_until(lambda: answers(server), SECONDS_TO_START, "the start of others")
+        assert np.array_equal(server.scores(nodes=[7, 0]), expected)
+    finally:
+        last = children_of(server.process.pid)
+        assert server.stop() == -signal.SIGTERM
+    wait_until(lambda: not any(map(runs, last)), 10, "the end of MPS")
+
+
+def answers(server: Served) -> bool:
+    try:
+        return server.ask({"nodes": [7]})[0] == 200
+    except OSError:  # the connection ended with its process, or before
+        return False
+
+
+def children_of(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def asked_until(server: Served, words: str) -> set[int]:

@@ -80,7 +80,7 @@ int make_folder(const fs::path& name) {
 }
 
 void sync_path(const fs::path& path, int flags) {
-  const FileDescriptor opened(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | flags));
+  const FileDescriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (!opened) fail_errno(path.string(), "a file or folder to bring to disk", errno);
   sync_to_disk(opened, path.string());
 }
@@ -92,10 +92,10 @@ bool sync_tree(const fs::path& folder, const std::stop_token& stop) {
     if (stop.stop_requested()) return false;
     const fs::file_type type = it->symlink_status(error).type();
     if (type == fs::file_type::directory && !sync_tree(it->path(), stop)) return false;
-    if (type == fs::file_type::regular) sync_path(it->path(), 0);
+    if (type == fs::file_type::regular) sync_path(it->path(), O_NOFOLLOW);
   }
   if (error) fail_errno(folder.string(), "a folder that can be read", error.value());
-  sync_path(folder, O_DIRECTORY);
+  sync_path(folder, O_DIRECTORY | O_NOFOLLOW);
   return !stop.stop_requested();
 }
 

@@ -196,6 +196,13 @@ TEST_F(WholeFileTest, ReplacesALinkAndNotItsTarget) {
   EXPECT_EQ(read_bytes(folder_ / "target"), kOld);
 }
 
+TEST_F(WholeFileTest, IsWrittenInAFolderThatIsALink) {
+  fs::create_directory(folder_ / "disk");
+  fs::create_directory_symlink("disk", folder_ / "link");
+  write_whole(folder_ / "link/file", kNew);
+  EXPECT_EQ(read_bytes(folder_ / "disk/file"), kNew);
+}
+
 class WholeFolderTest : public WholeFileTest {
  protected:
   void fill(const fs::path& folder, const std::string& text) {
@@ -310,6 +317,15 @@ TEST_F(WholeFolderTest, AStopChangesNothing) {
     EXPECT_FALSE(made.commit(false, stop.get_token()));
   }
   EXPECT_EQ(names(), std::set<std::string>{});
+}
+
+TEST_F(WholeFolderTest, IsWrittenInAFolderThatIsALink) {
+  fs::create_directory(folder_ / "disk");
+  fs::create_directory_symlink("disk", folder_ / "link");
+  out_ = folder_ / "link/out";
+  write(false);
+  write(true);
+  EXPECT_EQ(text_of_folder(folder_ / "disk/out"), kNew);
 }
 
 TEST_F(WholeFolderTest, ReplacesALinkAndNotItsTarget) {

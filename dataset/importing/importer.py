@@ -32,6 +32,7 @@ from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
 from cohort_gnn.dataset.layouts.chunked import read_chunked
 from cohort_gnn.dataset.layouts.described import read_described
 from cohort_gnn.dataset.layouts.description import DESCRIPTION
+from cohort_gnn.dataset.layouts.foreign import demand_no_foreign
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb
@@ -198,11 +199,16 @@ def detect(source: Path) -> str:
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):
                 return kind
+        demand_no_foreign(source)
         if (table_option := tables.kind_of(source)) is not None:
             return table_option
         raise CohortError(str(source), "a folder in a known format", "none", hint)
+    if source.name == METADATA:
+        return "graphbolt"
+    if tables.kind_of(source) is None:
+        demand_no_foreign(source)
     if source.suffix in (".yaml", ".yml"):
-        return "graphbolt" if source.name == METADATA else "yaml"
+        return "yaml"
     format_name = "dgl" if source.suffix == ".json" else tables.kind_of(source)
     if format_name is None:
         demand_unknown(source, "a source in a known format")

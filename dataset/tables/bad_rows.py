@@ -19,6 +19,7 @@ INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 LINES_HINT = "--separator, --columns and --header describe the format of the lines"
 DECIMAL_HINT = "numbers are decimal: 16, not 0x10; 1000, not 1_000; ids may be texts if id of a graph.yaml says so"
+SEVERAL_HINT = "write the numbers of a field as columns, as lists in Parquet, or as an array: numpy.save('x.npy', rows)"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
 
 
@@ -75,6 +76,9 @@ def _cure(file: TextFile, cell: str, kind: ColumnKind, odd_from_the_start: bool)
         return values.DECIMALS_HINT
     if len(parts := cell.split()) > 1 and all(map(is_number, parts)):
         return f"{file.options.says('separator', 'space')}, where blanks are between the fields"
+    several = [part.strip() for part in re.split("[,;]", cell.strip("[]() "))]
+    if kind != "integers" and len(several) > 1 and all(map(is_number, several)):
+        return SEVERAL_HINT
     if NO_DECIMAL.fullmatch(cell.strip(values.BLANKS)):
         return DECIMAL_HINT
     if cell.strip().lower() in NULL_WORDS and file.options.null is None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 1_000_000
 MOST_RELATIONS = 128
+MERGE_HINT = (
+    "merge some; or make one relation of all, whose edges have them as features: type: [A, to, B], "
+    "features: [{column: RELATION, kind: category, at_most: 1000}]"
+)
 
 
 def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) -> tuple[np.ndarray, list[str]] | None:
@@ -128,7 +132,7 @@ def relation_codes(table: TableFile, column: int) -> tuple[list[str], np.ndarray
             numbers.setdefault(name, len(numbers))
         if len(numbers) > MOST_RELATIONS:
             expected = f"at most {MOST_RELATIONS} relations"
-            raise CohortError(table.place(column), expected, f"more: {shortened(list(numbers))}", "merge some")
+            raise CohortError(table.place(column), expected, f"more: {shortened(list(numbers))}", MERGE_HINT)
         parts.append(pc.index_in(texts, value_set=_texts_of(list(numbers))).to_numpy().astype(np.uint8))
     names = sorted(numbers)
     order = np.array([names.index(name) for name in numbers], np.uint8)

@@ -21,9 +21,14 @@ ID_NAMES = {
     *("rowid", "rowindex", "rownr", "rownumber", "nodename"),
 }
 
+NODE_ID_OF_NEO4J = re.compile(r"^[^:]*:ID(\(.*\))?$")  # personId:ID, :ID(Person)
+IDS_OF_NEO4J = re.compile(r"(?<=ID)\((.*)\)$")  # whose ids: Person in :START_ID(Person)
+TYPE_OF_VALUES = re.compile(r"(?<=.):[A-Za-z]+\d*(\[\])?$")  # in a name, as GraphLearn and Neo4j write it
+
 
 def word_of(name: str) -> str:
-    """The word in a name that says what it is: "source" of sourceId, source_node and SOURCE."""
+    """The word in a name that says what it is: "source" of sourceId, source_node, SOURCE and source:int64."""
+    name = TYPE_OF_VALUES.sub("", IDS_OF_NEO4J.sub("", name))
     parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     words = [part for part in parts if part not in NO_WORD] or parts
     word = "".join(words)
@@ -61,6 +66,8 @@ def edge_columns(
         if names.count(name) > 1 and word_of(name) in known_words:
             choose_columns(place, names, [name])
     pairs = end_columns(names, types)
+    if types is None or types[0] == types[1]:
+        demand_one_type(place, names)
     if len(pairs) > 1:
         raise CohortError(place, "one pair of columns named as ends of edges", shortened(names), cure)
     if pairs:
@@ -73,7 +80,17 @@ def edge_columns(
     return 0, 1
 
 
+def demand_one_type(place: str, names: Sequence[str]) -> None:
+    """Raises CohortError for headers of Neo4j that say that the ends have ids of two node types."""
+    types = dict.fromkeys(match[1] for match in map(IDS_OF_NEO4J.search, names) if match)
+    if len(types) > 1:
+        hint = f"graph.yaml has a table for each: nodes: {{{', '.join(f'{type_}: ...' for type_ in types)}}}"
+        raise CohortError(place, "edges between nodes of one type", f"ids of {' and of '.join(types)}", hint)
+
+
 def is_id_name(name: str) -> bool:
     """Whether a column is called as columns of ids are."""
+    if NODE_ID_OF_NEO4J.search(name):
+        return True
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return plain in ID_NAMES or plain.startswith("indexlevel")

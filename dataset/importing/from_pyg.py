@@ -14,13 +14,18 @@ from cohort_gnn.dataset.importing import tensors
 from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
-from cohort_gnn.dataset.layouts.pyg import edge_attr_of
+from cohort_gnn.dataset.layouts.pyg import TEMPORAL_HINT, edge_attr_of
 from cohort_gnn.dataset.layouts.streams import Edges, Weights
 from cohort_gnn.spec.graph import EdgeType
 
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
     "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
+}
+GRAPHS_OF = {  # package -> what makes a Data of its graphs
+    "networkx": "torch_geometric.utils.from_networkx(graph)",
+    "dgl": "torch_geometric.utils.from_dgl(graph), or from_tensors as docs/how-to/graph.md shows",
+    "igraph": "from_tensors with edge_index=numpy.array(graph.get_edgelist()).T",
 }
 KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
 KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
@@ -64,6 +69,7 @@ def from_pyg(
     if target is not None or reverse_edges or reverse_of:
         option = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
         raise CohortError("from_pyg", f"a HeteroData with {option}", f"a {type(data).__name__}", f"leave {option} out")
+    _demand_data(data)
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
             has_adj = hasattr(data, "adj_t")
@@ -83,6 +89,15 @@ def from_pyg(
     kept = {name: getattr(data, name, None) for name in ("x", "y", "edge_index", "edge_weight")}
     kept |= _times_of(data) | {"edge_attr": edge_attr_of(data)}
     return tensors.from_tensors(out, overwrite=overwrite, **{**kept, **splits, **options})
+
+
+def _demand_data(data: Any) -> None:
+    """Raises CohortError for graphs of other kinds, with what makes a Data of them."""
+    kind = type(data)
+    if kind.__name__ == "TemporalData":
+        raise CohortError("from_pyg", "a Data, or a HeteroData", "a TemporalData", TEMPORAL_HINT)
+    if (cure := GRAPHS_OF.get(kind.__module__.partition(".")[0])) is not None:
+        raise CohortError("from_pyg", "a Data, or a HeteroData of PyG", f"{kind.__module__}.{kind.__name__}", cure)
 
 
 def _times_of(data: Any) -> dict[str, Any]:

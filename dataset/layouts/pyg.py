@@ -29,6 +29,11 @@ NAMES_HINT = (
     "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
 )
 
+TEMPORAL_HINT = (
+    "cohort.from_tensors(OUT, x=torch.ones(data.num_nodes, 1), edge_index=torch.stack([data.src, data.dst]), "
+    "edge_time=data.t, edge_attr=data.msg)"
+)
+
 
 def read_data(source: Path, name: str | None = None) -> Graph:
     """The graph of a file, and its masks: a Data object, its dict, or what InMemoryDataset.save writes."""
@@ -36,6 +41,8 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     if "_global_store" in data or any(isinstance(key, tuple) for key in data):
         hint = "several node types: cohort.from_pyg(data, OUT) writes them"
         raise CohortError(place, "a Data object or a dict of its tensors", "a HeteroData", hint)
+    if {"src", "dst", "t"} <= set(data):
+        raise CohortError(place, "a Data object or a dict of its tensors", "a TemporalData", TEMPORAL_HINT)
     if data.get("edge_index") is None:
         hint = ADJ_HINT if data.get("adj_t") is not None else f"{NAMES_HINT}; {source}:NAME is a tensor of edges alone"
         expected = "a tensor edge_index" if data.get("x") is not None else "tensors x and edge_index"

@@ -33,6 +33,11 @@ LINE_FEED = b"\n"
 HEXADECIMAL = (b"0x", b"0X")
 BLANKS = bytes.maketrans(b"\t\r", b"  ")
 COUNTED_AT_ONCE = 1 << 24  # bytes
+JODIE = "comma_separated_list_of_features"  # the last name in files of JODIE
+JODIE_HINT = (
+    "this last name of JODIE stands for several columns, and users and items are each numbered from 0: PyG's"
+    " JODIEDataset reads it, and cohort.from_tensors takes its src, dst, t and msg"
+)
 
 
 class TextFile(TableFile):
@@ -148,7 +153,9 @@ class TextFile(TableFile):
         if fields and len(fields) != self.width:
             number, actual = self._line(first), f"{len(fields)}: {', '.join(fields)[:60]}"
             hint = f"{self.options.says('separator', 'comma')} (tab, semicolon, ...) says what is between them"
-            if len(fields) == 2 * self.width:
+            if self.names[-1] == JODIE:
+                hint = JODIE_HINT
+            elif len(fields) == 2 * self.width:
                 hint += f"; {values.DECIMALS_HINT}"
             elif len(fields) == self.width + 1:
                 hint += "; the column of row names needs a name, too"

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 from import_helpers import edge_pairs, imported, refusal
+from torch_geometric.data import TemporalData
 from torch_geometric.utils import from_networkx
 
 import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.layouts import foreign
 
@@ -140,3 +142,30 @@ def test_many_relations_may_be_features(tmp_path):
     column = "features: [{column: relation, kind: category, at_most: 1000}]"
     (tmp_path / "graph.yaml").write_text(f"{start}{ends}, type: [n, to, n], {column}}}\n")
     assert imported(Path(tmp_path)).edge_table.feature_dim == 201
+
+
+def test_temporal_data_says_how_it_is_written(tmp_path):
+    data = TemporalData(
+        src=torch.tensor([0, 1]), dst=torch.tensor([2, 3]), t=torch.tensor([5, 4]), msg=torch.tensor([[0.5], [1.5]])
+    )
+    torch.save(data.to_dict(), tmp_path / "t.pt")
+    with pytest.raises(CohortError, match="found a TemporalData") as error:
+        cohort.from_pyg(data, tmp_path / "out")
+    assert error.value.hint == refusal(tmp_path / "t.pt").hint and "edge_time=data.t" in error.value.hint
+    x, ends = torch.ones(data.num_nodes, 1), torch.stack([data.src, data.dst])
+    folder = cohort.from_tensors(tmp_path / "out", x=x, edge_index=ends, edge_time=data.t, edge_attr=data.msg)
+    stored = open_dataset(folder)
+    assert edge_pairs(stored) == [(0, 2), (1, 3)] and stored.edge_times.tolist() == [5, 4]
+    assert stored.edge_attr[:, 0].tolist() == [0.5, 1.5]
+
+
+def test_graphs_of_other_packages_are_named(tmp_path):
+    with pytest.raises(CohortError, match=r"found networkx.classes.graph.Graph\n.*from_networkx\(graph\)"):
+        cohort.from_pyg(networkx.path_graph(3), tmp_path / "out")
+
+
+def test_headers_of_jodie_are_named(tmp_path):
+    header = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
+    (tmp_path / "wikipedia.csv").write_text(f"{header}\n0,0,0.0,0,-0.17,0.1\n1,1,6.0,0,-0.17,0.2\n")
+    error = refusal(tmp_path / "wikipedia.csv", features="ones")
+    assert "JODIEDataset" in error.hint and "5 fields" in error.expected

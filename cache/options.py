@@ -99,7 +99,11 @@ def presample(
         "max_batches": max_batches,
         "refresh": refresh,
     } | {name: value for name, value in (draws or {}).items() if value is not None}
-    with tempfile.TemporaryDirectory(prefix="cohort-presample-") as folder:
+    scratch = Path(tempfile.gettempdir())
+    with (
+        demand_writable(scratch, hint="TMPDIR names another folder for seeds to be counted"),
+        tempfile.TemporaryDirectory(prefix="cohort-presample-", dir=scratch) as folder,
+    ):
         if seeds is not None:
             options["seeds"] = str(Path(folder) / "seeds.npy")
             np.save(options["seeds"], np.ascontiguousarray(seeds, np.int64))

@@ -100,7 +100,7 @@ def _said_of(error: OSError) -> str:
         return str(CohortError("TMPDIR", "a folder that can be written", why(error), "set it to one"))
     if not (full := found_full(error)):
         return str(error)
-    hint = "make room where standard output goes, or where the command writes its files"
+    hint = "make room where standard output goes, where the command writes its files, or in TMPDIR (/tmp)"
     return str(CohortError("what is written", "room for it", full, hint))
 
 
@@ -115,6 +115,10 @@ def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram 
     if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit) < 2**63):
         hint = "unset it, or set a number of bytes: 200000000000"
         raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(limit), hint)
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:  # with which libraries of PyTorch end the process
+        raise CohortError("the current folder", "one that exists", "that it was removed", "cd to another") from error
     args.command_line = shlex.join(["cohort", *words])
     code = args.func(args)
     sys.stdout.flush()

@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.machine import devices
-from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent
+from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent, how_ended
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.job import count_ranks
@@ -21,6 +23,8 @@ from cohort_gnn.launch.run.mps import start_mps
 from cohort_gnn.launch.run.stopping import Stopped, handlers_kept, ignore_stop_signals, pause, stop_on_signals
 from cohort_gnn.launch.run.supervise import POLL_SECONDS, rank_environment
 from cohort_gnn.spec.run import SamplerSpec
+
+LOG = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
 
@@ -47,7 +51,8 @@ def run_script(args: argparse.Namespace) -> int:
     ends the others, and its exit code is returned.
     """
     if not args.script.is_file():
-        raise CohortError(str(args.script), "a Python script", "no such file")
+        actual = "a folder" if args.script.is_dir() else "no such file"
+        raise CohortError(str(args.script), "a Python script", actual)
     mps, processes, began = None, [], time.time()
     with handlers_kept():
         stop_on_signals()
@@ -67,8 +72,7 @@ def run_script(args: argparse.Namespace) -> int:
                 while None in codes and not any(codes):  # till all have ended well, or one has not
                     pause(POLL_SECONDS)
                     codes = [process.poll() for process in processes]
-            code = next(filter(None, codes), 0)
-            return code if code >= 0 else 128 - code
+            return _code_of(codes, processes)
         except Stopped as stop:
             return 128 + stop.number
         finally:
@@ -77,6 +81,18 @@ def run_script(args: argparse.Namespace) -> int:
             remove_cuda_files([process.pid for process in processes], began)
             if mps:
                 mps.stop()
+
+
+def _code_of(codes: list[int | None], processes: list[subprocess.Popen]) -> int:
+    """The exit code of the first process that has failed, of which a line says how; 0: none has."""
+    code, process = next((pair for pair in zip(codes, processes, strict=True) if pair[0]), (0, None))
+    if process is None or not code:
+        return 0
+    if len(processes) > 1 or code < 0:
+        name = f"rank {processes.index(process)}" if len(processes) > 1 else "the script"
+        cause = "; did memory run out?" if code == -signal.SIGKILL else ""
+        LOG.info(f"{name} (process {process.pid}) {how_ended(code)}{cause}")
+    return code if code > 0 else 128 - code
 
 
 @contextlib.contextmanager

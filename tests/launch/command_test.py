@@ -231,6 +231,28 @@ def test_run_passes_arguments_and_the_exit_code_through(cora, tmp_path, shm):
     assert (result.returncode, result.stdout) == (7, "2708 ['--epochs', '3']\n"), result.stderr
     assert shm.runs() == []
     refused(cohort("run", tmp_path / "nowhere.py"), 1, "nowhere.py", "no such file")
+    refused(cohort("run", tmp_path), 1, "expected a Python script, found a folder")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "end", "code", "said"),
+    [
+        (1, "sys.exit(5)", 5, r""),
+        (
+            1,
+            "os.kill(os.getpid(), 9)",
+            137,
+            r"cohort: the script \(process \d+\) was ended by SIGKILL; did memory .*\n",
+        ),
+        (2, "rank and sys.exit(5)", 5, r"cohort: rank 1 \(process \d+\) ended with exit code 5\n"),
+        (2, "rank and os.kill(os.getpid(), 11)", 139, r"cohort: rank 1 \(process \d+\) was ended by SIGSEGV\n"),
+    ],
+)
+def test_run_says_which_rank_has_failed_and_how(tmp_path, ranks, end, code, said):
+    text = f"import os, sys, time\nrank = int(os.environ.get('RANK', 1))\n{end}\ntime.sleep(60)\n"
+    (tmp_path / "script.py").write_text(text)
+    result = cohort("run", "--device", "cpu", "--ranks", ranks, tmp_path / "script.py")
+    assert result.returncode == code and re.fullmatch(said, result.stderr), result.stderr
 
 
 def test_a_gpu_that_a_script_cannot_have_is_refused(monkeypatch):
@@ -249,6 +271,16 @@ def test_a_run_whose_output_nobody_takes_ends_well(cora, tmp_path):
         result = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert "Traceback" not in result.stderr, result.stderr
     assert json.loads((out / "summary.json").read_text())["test_accuracy"] is not None
+
+
+def test_a_current_folder_that_was_removed_is_told(cora, tmp_path, monkeypatch, capsys):
+    from cohort_gnn.launch.main import main
+
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["dataset", "info", str(cora)]) == 1
+    assert capsys.readouterr().err.startswith("cohort: the current folder: expected one that exists, found that it was")
 
 
 @pytest.mark.parametrize("command", ["digest", "dataset info"])

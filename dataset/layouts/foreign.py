@@ -22,6 +22,7 @@ NETWORKX = {  # suffix -> the format, and the function that reads it
     ".g6": ("graph6", "read_graph6"),
     ".s6": ("sparse6", "read_sparse6"),
 }
+COORDINATES = "; its data.x and data.y are coordinates: set them to your features and labels before"
 TRIPLES = (
     "write head, relation and tail as a table of texts, and the nodes as one; graph.yaml reads both: "
     "edges: [{type: [entity, '*', entity], file: triples.parquet, source: head, target: tail, relation: relation}]"
@@ -93,7 +94,8 @@ def _known(source: Path) -> tuple[str, str] | None:
     suffix = source.suffix.lower()
     if suffix in NETWORKX:
         name, function = NETWORKX[suffix]
-        return name, OF_PYG.format(f"networkx.{function}('{{0}}')")
+        cure = OF_PYG.format(f"networkx.{function}('{{0}}')")
+        return name, cure + COORDINATES if name == "Pajek" else cure
     if known := (RDF | OTHERS).get(suffix):
         return known
     head = _head(source)

@@ -73,6 +73,7 @@ def test_networkx_reads_what_its_hint_says(tmp_path, suffix):
         getattr(networkx, read.replace("read", "write"))(graph, file)
     error = refusal(file)
     assert error.found == name and f"from_networkx(networkx.{read}('{file.name}'))" in error.hint
+    assert ("coordinates" in error.hint) == (name == "Pajek")
     data = from_networkx(getattr(networkx, read)(file))
     data.x, data.y = torch.ones(data.num_nodes, 1), None
     stored = open_dataset(cohort.from_pyg(data, tmp_path / "out"))

@@ -66,7 +66,10 @@ class Checkpoints(Callback):
 
     def _save(self, trainer) -> None:
         position = trainer.running.epoch, trainer.running.step
-        if position == self._saved:
+        if position in (
+            self._saved,
+            (0, 0),
+        ):  # of what has not begun, a checkpoint would take the place of earlier results
             return
         self._saved, self._seconds = position, 0.0
         state = trainer.state()

@@ -212,6 +212,15 @@ def test_a_run_of_several_machines_goes_on_on_as_many(copied):
     refused(["--resume: expected 2 machines, as of the run, found 1", "hint: continue"], "--resume", copied)
 
 
+def test_a_run_that_fails_before_its_first_step_replaces_no_other(graph, copied):
+    before = {file.name: file.read_bytes() for file in copied.glob("*.pt")}
+    env = os.environ | {"COHORT_HOST_MEMORY_BYTES": "1000"}
+    failed = cohort("train", graph, *OPTIONS, "--quiet", "--overwrite", "--out", copied, env=env)
+    assert failed.returncode == 1 and "found 1.00 KB available" in failed.stderr
+    assert f"the results of the earlier run in {copied} are still there" in failed.stderr
+    assert before == {file.name: file.read_bytes() for file in copied.glob("*.pt")} and len(before) == 2
+
+
 def test_a_run_whose_checkpoint_is_damaged_is_not_told_to_go_on_from_it(copied):
     file = copied / "checkpoint.pt"
     file.write_bytes(file.read_bytes()[:-100])

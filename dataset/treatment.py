@@ -70,3 +70,11 @@ def read_treatment(folder: Path) -> Treatment | None:
         return None
     hint = "import the data set again"
     return read_structured(folder / FILE, "JSON", Treatment, "what an import did to its source", hint)
+
+
+def numbers_text(folder: Path) -> str:
+    """A warning about ids that the import did not keep; "" where it kept them, or nodes had none."""
+    treatment = read_treatment(folder)
+    if treatment is None or not treatment.drops_ids:
+        return ""
+    return f"{folder} was imported with --no-ids: nodes are called by their numbers, not by the ids of its source"

@@ -34,7 +34,7 @@ from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_co
 from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.components import same_components
 from cohort_gnn.dataset.links import LinkEdges
-from cohort_gnn.dataset.treatment import other_options, read_treatment
+from cohort_gnn.dataset.treatment import numbers_text, other_options, read_treatment
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
@@ -262,6 +262,8 @@ def class_names(job: dict) -> list[str]:
 def named_nodes(job: dict, data: StoredGraph, node_type: str, wanted: str | None) -> NamedNodes:
     """The nodes of a type, with the ids that they had in the source, and which of them are wanted."""
     ids, count = original_ids(job["dataset"], node_type), data.node_types[node_type].num_nodes
+    if wanted is not None and (text := numbers_text(data.path)):
+        LOG.warning(text)
     return NamedNodes(ids, wanted_nodes(None if wanted is None else Path(wanted), ids, count), count)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset.columns import FittedColumn, read_columns
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.tables.encoding import encoded_columns
+from cohort_gnn.dataset.treatment import numbers_text
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.appended_edges import AsAppended
 from cohort_gnn.trainer.predict.neighbourhoods import NewEdges
@@ -66,6 +67,8 @@ class RequestReader:
         self._as_appended, self._declared = AsAppended(data), read_columns(data.path)
         sources = {relation[0] for relation, edges in data.edge_types.items() if edges.edge_times is not None}
         self._aged = sources | set(() if model.ages is None else model.ages.spans)  # types whose times are read
+        if text := numbers_text(data.path):
+            warn_user(text)
         self.ids = {name: NodeIds(original_ids(data.path, name), count, name) for name, count in self._counts.items()}
 
     def read(

@@ -1,5 +1,6 @@
 """`cohort.Scorer`: what it says of a node is what `cohort predict` writes, also of nodes that the data set lacks."""
 
+import contextlib
 import functools
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Classes
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict import scorer
+from cohort_gnn.trainer.predict import program, scorer
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
 
 RELATION = ("node", "to", "node")
@@ -196,6 +197,21 @@ def test_nodes_without_neighbours_whose_own_rows_no_layer_reads(monkeypatch, tmp
     assert torch.equal(answers.score([6], new_nodes=new), expected[5:]) and torch.equal(expected[4:5], expected[5:])
     with pytest.raises(CohortError, match="hidden: expected a run whose last layer reads rows of type paper itself"):
         answers.score([0], hidden=True)
+
+
+def test_ids_that_were_not_kept_are_told(graphs, monkeypatch, tmp_path, caplog):
+    """Node 2 has the id 0: whoever asks for 0 gets the node with the number 0."""
+    users = pd.DataFrame({"id": [2, 1, 0], "a": np.arange(3.0)} | {f"c{i}": 1.0 for i in range(DIM - 1)})
+    nodes = {"u": {"table": users, "id": "id", "features": list(users.columns[1:])}}
+    edges = {("u", "e", "u"): {"table": pd.DataFrame({"src": [2, 1], "dst": [1, 0]})}}
+    for ids in (True, False):
+        data = cohort.dataset.open(cohort.dataset.from_tables(tmp_path / f"{ids}", nodes=nodes, edges=edges, ids=ids))
+        with contextlib.nullcontext() if ids else pytest.warns(UserWarning, match="with --no-ids: .* by their numbers"):
+            scorer_of(monkeypatch, model_on("sage", data), data)
+        (tmp_path / "nodes.csv").write_text("id\n0\n")
+        named = program.named_nodes({"dataset": data.path}, data, data.target, str(tmp_path / "nodes.csv"))
+        assert named.nodes.tolist() == [2 if ids else 0]
+        assert ("with --no-ids" in caplog.text) == (not ids)
 
 
 def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):

@@ -198,3 +198,22 @@ ONE_EDGE = torch.tensor([[0], [0]])
 def test_inputs_that_layers_do_not_take_are_refused(kind, x, edges, words):
     with pytest.raises(CohortError, match=words):
         kind(4, 4)(x, edges)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [SAGEConv, GINConv, GATConv, GATv2Conv, TransformerConv])
+def test_many_neighbours_are_summed_beyond_16_bits(kind, dtype, device):
+    """A bfloat16 sum of ones stops at 256, and attention weights by such a sum exceed one."""
+    edges = torch.stack([torch.arange(1, 3001), torch.zeros(3000, dtype=torch.long)]).to(device)
+    x = torch.ones(3001, 1, dtype=dtype, device=device)
+    options = {SAGEConv: {"aggr": "sum", "root_weight": False}, TransformerConv: {"root_weight": False}}
+    if kind is GINConv:
+        layer = GINConv(torch.nn.Linear(1, 1, bias=False), eps=-1)
+    else:
+        layer = kind(1, 1, bias=False, **options.get(kind, {"add_self_loops": False}))
+    for weight in layer.parameters():
+        torch.nn.init.ones_(weight)
+    with torch.no_grad():
+        found = layer.to(device, dtype)(x, edges)[0].item()
+    assert found == pytest.approx(3000 if kind in (SAGEConv, GINConv) else 1, rel=0.01)

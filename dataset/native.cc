@@ -459,7 +459,7 @@ NB_MODULE(_native, m) {
         "Of each (source type, target type, indptr int64 [V + 1], indices int32 or int64 [E], reverse_of): its "
         "reverse_of, and where its edges are, [(relation, in the other direction)]; see dataset/reverses.h.");
   nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
-      .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
+      .def(nb::init<const std::filesystem::path&, bool, bool>(), "out"_a, "overwrite"_a, "keeps_others"_a)
       .def_prop_ro("path", &OutputFolder::path)
       .def_prop_ro("out", &OutputFolder::out)
       .def("commit",

@@ -16,8 +16,21 @@ fs::path without_trailing_slash(const fs::path& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
+constexpr int kDepth = 2;  // of DIR/runs/NAME/run.json
+
+// The folder of a run in a data set's folder; "": there is none.
+fs::path run_in(const fs::path& out) {
+  std::error_code unreadable;  // such a folder is not looked into
+  for (fs::recursive_directory_iterator it(out, unreadable); it != fs::recursive_directory_iterator();
+       it.increment(unreadable)) {
+    if (it.depth() >= kDepth) it.disable_recursion_pending();
+    if (it.depth() > 0 && it->path().filename() == "run.json") return it->path().parent_path();
+  }
+  return {};
+}
+
 // Whether there is something to replace; throws where it must not be.
-bool replaces(const fs::path& out, bool overwrite) {
+bool replaces(const fs::path& out, bool overwrite, bool keeps_others) {
   if (!fs::exists(out)) return false;
   if (!overwrite) {
     throw base::Error({out.string(), "a new folder", "an existing one", "choose another name or pass --overwrite"});
@@ -26,22 +39,28 @@ bool replaces(const fs::path& out, bool overwrite) {
     throw base::Error({out.string(), base::format("a data set (a folder with {}) to overwrite", kMetaFile),
                        "something else", "choose another name, or remove it yourself"});
   }
+  if (const fs::path run = keeps_others ? fs::path() : run_in(out); !run.empty()) {
+    throw base::Error({out.string(), "a data set without runs in it to overwrite", "the run " + run.string(),
+                       "move it, or remove it yourself"});
+  }
   return true;
 }
 
 // Nothing is made beside what must not be replaced.
-fs::path demand_free(const fs::path& out, bool overwrite) {
-  replaces(out, overwrite);
+fs::path demand_free(const fs::path& out, bool overwrite, bool keeps_others) {
+  replaces(out, overwrite, keeps_others);
   return out;
 }
 
 }  // namespace
 
-OutputFolder::OutputFolder(const fs::path& out, bool overwrite)
-    : overwrite_(overwrite), folder_(demand_free(without_trailing_slash(out), overwrite)) {}
+OutputFolder::OutputFolder(const fs::path& out, bool overwrite, bool keeps_others)
+    : overwrite_(overwrite),
+      keeps_others_(keeps_others),
+      folder_(demand_free(without_trailing_slash(out), overwrite, keeps_others)) {}
 
 void OutputFolder::commit(const std::stop_token& stop) {
-  if (!folder_.commit(replaces(out(), overwrite_), stop)) throw Interrupted();
+  if (!folder_.commit(replaces(out(), overwrite_, keeps_others_), stop)) throw Interrupted();
 }
 
 }  // namespace cohort::dataset

@@ -12,8 +12,8 @@ namespace cohort::dataset {
 class OutputFolder {
  public:
   // Throws base::Error when OUT exists and `overwrite` is false, or when what exists is neither a data set nor
-  // prepared rows.
-  OutputFolder(const std::filesystem::path& out, bool overwrite);
+  // prepared rows, or has runs in it. With `keeps_others` the caller brings along what others have put there.
+  OutputFolder(const std::filesystem::path& out, bool overwrite, bool keeps_others = false);
 
   const std::filesystem::path& path() const noexcept { return folder_.path(); }  // where to write
   const std::filesystem::path& out() const noexcept { return folder_.out(); }
@@ -21,7 +21,7 @@ class OutputFolder {
   void discard() { folder_.discard(); }
 
  private:
-  bool overwrite_;
+  bool overwrite_, keeps_others_;
   base::WholeFolder folder_;
 };
 

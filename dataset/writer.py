@@ -173,9 +173,15 @@ def demand_split(parts: Sequence[float], seed: int) -> None:
 
 
 @contextlib.contextmanager
-def output_folder(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.OutputFolder]:
-    """A folder (its `path`) that takes the place of `out` when all went well, and leaves nothing otherwise."""
-    folder = _native.OutputFolder(os.fspath(out), overwrite)
+def output_folder(
+    out: str | os.PathLike, overwrite: bool, keeps_others: bool = False
+) -> Iterator[_native.OutputFolder]:
+    """A folder (its `path`) that takes the place of `out` when all went well, and leaves nothing otherwise.
+
+    Args:
+        keeps_others: what others have put into `out`, such as runs, comes along; else a run is not overwritten.
+    """
+    folder = _native.OutputFolder(os.fspath(out), overwrite, keeps_others)
     try:
         yield folder
         folder.commit()

@@ -28,7 +28,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     Raises:
         CohortError: another process is at it, or the folder cannot be written.
     """
-    with _locked(folder), output_folder(folder, overwrite=True) as new:
+    with _locked(folder), output_folder(folder, overwrite=True, keeps_others=True) as new:
         yield Path(new.path)
 
 

@@ -300,3 +300,21 @@ def test_what_stops_the_writing_of_a_data_set_is_named_and_leaves_nothing(tmp_pa
     with pytest.raises(CohortError, match=said), output_folder(tmp_path / "out", overwrite=False):
         raise error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["run", "runs/first"])
+def test_a_data_set_with_a_run_in_it_is_not_overwritten(tmp_path, place):
+    out, run = tmp_path / "cora", tmp_path / "cora" / place
+    import_npz(CORA, out)
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    before = files_of(run)
+    with pytest.raises(CohortError, match=f"without runs in it to overwrite, found the run {run}\n  hint: move it"):
+        import_npz(CORA, out, overwrite=True)
+    assert files_of(run) == before
+    np.save(tmp_path / "new.npy", [[0], [1]])
+    append(out, edges=tmp_path / "new.npy")
+    assert files_of(run) == before
+    (run / "run.json").unlink()
+    import_npz(CORA, out, overwrite=True)
+    assert not run.exists()

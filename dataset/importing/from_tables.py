@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PLACE = "from_tables"
+FILES_HINT = "tables in files: import_graph() of a graph.yaml, or pyarrow.dataset.dataset(FILE)"
 STREAM_HINT = (
     "pandas 2.2, polars 1.3, DuckDB 1.2 and pyarrow give one, or newer; of a polars LazyFrame, take "
     "frame.collect(), of a table of Iceberg table.scan()"
@@ -145,7 +146,7 @@ def _kept(
 ) -> dict[str, Any]:
     """The keys of a description, whose table is in a file now, or among the streams if its rows are read once."""
     if "file" in keys or "format" in keys:
-        raise CohortError(f"{PLACE}: {place}", "a table in memory", "a file", "tables in files: import_graph()")
+        raise CohortError(f"{PLACE}: {place}", "a table in memory", "a file", FILES_HINT)
     described = dict(keys)
     table = described.pop("table", None)
     if table is not None:
@@ -203,7 +204,15 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         actual = why(error, ": ".join(map(str, error.args)))[:300]
         raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", actual, TYPE_HINT) from error
-    raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", _named(table), STREAM_HINT)
+    raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", _named(table), _cure_of(table))
+
+
+def _cure_of(table: Any) -> str:
+    """What makes a table of something else."""
+    if isinstance(table, str | os.PathLike):
+        return FILES_HINT
+    is_plain = isinstance(table, Mapping | list) or type(table).__module__.partition(".")[0] == "numpy"
+    return "pandas.DataFrame(table) is one" if is_plain else STREAM_HINT
 
 
 def _named(table: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 MIN_BLOCK = 1 << 20
 LOOKUPS_AHEAD = 3  # blocks of edges whose ids are looked up, or have been, while one is used
 SKIP_HINT = "to leave such rows without an edge"
+NUMBERS_HINT = (
+    "texts that are all integers are compared as numbers, 007 as 7: give ids that are not a letter, in all tables; else"
+    " keep one row of each node"
+)
 SEPARATOR = "\x1f"  # between the parts of a key of several columns
 
 
@@ -57,6 +62,7 @@ class NodeIds:
         import pyarrow as pa
 
         self.type, self.table, self.columns, self._before = type_, table, columns, before
+        self._once_hint = "keep one row of each node"
         self.place = "those that the data set has" if table is None else _place_of(table, columns)
         parts: list[pa.Array] = []
         if table is not None:
@@ -66,7 +72,7 @@ class NodeIds:
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if before is None:
             if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
-                ids = whole
+                ids, self._once_hint = whole, NUMBERS_HINT
         else:
             added = _kept(self.place, ids, as_text=before.type != pa.int64())
             chunks = added.chunks if isinstance(added, pa.ChunkedArray) else [pa.array(added)]
@@ -92,7 +98,8 @@ class NodeIds:
             if self._before is not None and pc.index(self._before, values[again]).as_py() >= 0:
                 actual = f"{_shown(values[again])}, which is there"
                 raise CohortError(self.place, "an id named once", actual, "leave rows of nodes that are there out")
-            raise CohortError(self.place, "an id named once", f"{_shown(values[again])} in {counts[again]} rows")
+            actual = f"{_shown(values[again])} in {counts[again]} rows"
+            raise CohortError(self.place, "an id named once", actual, self._once_hint)
 
     def blocks(self) -> Iterator[pa.Array]:
         """The ids in the order of the nodes, some at a time: int64 or large_string."""
@@ -138,8 +145,23 @@ class NodeIds:
         if len(bad) and not skip_unknown:
             expected = f"an id of type {self.type} ({self.place})"
             hint = "unknown_ids: skip leaves such edges out" if what == "edge" else "leave such rows out"
-            raise CohortError(f"{place} of {what} {first + bad[0]}", expected, _shown(ids[int(bad[0])]), hint)
+            odd = ids[int(bad[0])]
+            raise CohortError(f"{place} of {what} {first + bad[0]}", expected, _shown(odd), f"{self.alike(odd)}{hint}")
         return nodes
+
+    def alike(self, id_: object) -> str:
+        """Says which id of a node differs from an unknown one only by blanks, case or composed letters; or nothing."""
+        import pyarrow as pa
+
+        text = str(id_)
+        if not self.is_text:
+            return ""
+        forms = [text.strip(), *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]
+        forms += [text.lower(), text.upper(), text.title(), text.strip().lower()]
+        nodes = np.empty(len(forms), np.int64)
+        self._texts.find(*_buffers(pa.array(forms, pa.large_string())), nodes)
+        there = [form for form, node in zip(forms, nodes, strict=True) if node >= 0]
+        return f"there is {there[0]!r}, written otherwise than {text!r}: write both alike; " if there else ""
 
 
 def key_blocks(
@@ -237,10 +259,9 @@ class RowEdges:
             unknown = np.flatnonzero(targets < 0)
             if len(unknown) and "unknown_ids" not in self._skip:
                 expected = f"an id of type {self._ids.type} ({self._ids.place})"
-                hint = f"{SKIP_HINT}: unknown_ids: skip"
-                raise CohortError(
-                    f"{place} of row {sources[unknown[0]]}", expected, _shown(keys[int(unknown[0])]), hint
-                )
+                odd = keys[int(unknown[0])]
+                hint = f"{self._ids.alike(odd)}{SKIP_HINT}: unknown_ids: skip"
+                raise CohortError(f"{place} of row {sources[unknown[0]]}", expected, _shown(odd), hint)
             self.unknown += len(unknown)
             yield self._first + np.delete(sources, unknown), np.delete(targets, unknown), fraction
 

@@ -12,6 +12,8 @@ import pytest
 from import_helpers import edge_pairs, refusal
 from rules_test import edges, imported, refused  # noqa: F401
 
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tables
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.tables.column_names import end_columns, is_id_name
 
@@ -244,3 +246,31 @@ def test_ids_of_other_types_name_their_column_and_a_cure(tmp_path, ids, found, c
     error = refusal(source)
     assert error.place.endswith("column key") and error.expected.startswith("integers")
     assert found in error.found and f"CAST(key AS {cure})" in error.hint
+
+
+@pytest.mark.parametrize(("odd", "there"), [("b ", "b"), ("B", "b"), ("e\u0301", "é"), ("Ulm", "ULM")])
+def test_ids_that_are_almost_those_of_a_node_are_named(tmp_path, odd, there):
+    """Blanks, case and composed letters: what they would be is said, and whoever wants to leaves them out."""
+    nodes = {"n": {"table": pa.table({"id": ["a", "b", "é", "ULM"]}), "id": "id", "features": "ones"}}
+    relation = {("n", "e", "n"): {"table": pa.table({"src": ["a", odd], "dst": ["b", "a"]})}}
+    with pytest.raises(CohortError) as error:
+        from_tables(tmp_path / "out", nodes=nodes, edges=relation)
+    assert f"there is {there!r}, written otherwise than {odd!r}" in error.value.hint
+    nodes["n"] |= {"table": pa.table({"id": ["a", "b", "é", "ULM"], "up": ["a", odd, "b", None]})}
+    nodes["n"] |= {"keys": [{"column": "up", "to": "n"}]}
+    with pytest.raises(CohortError, match=f"there is {there!r}, written otherwise.*unknown_ids: skip"):
+        from_tables(tmp_path / "out", nodes=nodes)
+
+
+def test_texts_that_are_one_number_say_so(tmp_path):
+    table = pa.table({"id": ["007", "7", "8"]})
+    relation = {("n", "e", "n"): {"table": pa.table({"src": ["007"], "dst": ["8"]})}}
+    with pytest.raises(CohortError, match="(?s)found 7 in 2 rows.*compared as numbers, 007 as 7"):
+        from_tables(tmp_path / "out", nodes={"n": {"table": table, "id": "id", "features": "ones"}}, edges=relation)
+
+
+@pytest.mark.parametrize("table", [{"id": [1]}, [{"id": 1}], np.array([[1.0]]), "users.csv"])
+def test_what_is_no_table_says_what_makes_one(tmp_path, table):
+    cure = "pyarrow.dataset.dataset" if isinstance(table, str) else "pandas.DataFrame"
+    with pytest.raises(CohortError, match=cure):
+        from_tables(tmp_path / "out", nodes={"n": {"table": table, "features": ["id"]}}, edges={})

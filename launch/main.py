@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from errno import EMFILE, ENOENT
+from errno import EAGAIN, EMFILE, ENOENT
 from typing import NoReturn
 
 from cohort_gnn.base.early import EarlyProgram
@@ -96,7 +96,9 @@ def _said_of(error: OSError) -> str:
         return f"{error.filename}: {error.strerror}"
     if error.errno == EMFILE:
         return str(CohortError("open files", "room for another", why(error), "raise their limit: ulimit -n"))
-    if error.errno == ENOENT:  # of tempfile, which names no file
+    if error.errno == EAGAIN:  # of a fork
+        return str(CohortError("processes", "room for another", why(error), "raise their limit: ulimit -u"))
+    if error.errno == ENOENT and "temporary directory" in str(error):  # of tempfile, which names no file
         return str(CohortError("TMPDIR", "a folder that can be written", why(error), "set it to one"))
     if not (full := found_full(error)):
         return str(error)

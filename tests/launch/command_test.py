@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -271,6 +272,29 @@ def test_a_run_whose_output_nobody_takes_ends_well(cora, tmp_path):
         result = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert "Traceback" not in result.stderr, result.stderr
     assert json.loads((out / "summary.json").read_text())["test_accuracy"] is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(11, "Resource temporarily unavailable"), "processes: expected room for another, found Resource"),
+        (OSError(24, "Too many open files"), "open files: expected room for another, found Too many open files"),
+        (
+            OSError(28, "No space left on device"),
+            "what is written: expected room for it, found No space left on device",
+        ),
+        (OSError(2, "No usable temporary directory found"), "TMPDIR: expected a folder that can be written, found No"),
+        (OSError(2, "No such file"), "[Errno 2] No such file"),
+        (OSError(13, "Permission denied", "x.npy"), "x.npy: Permission denied"),
+    ],
+    ids=range(6),
+)
+def test_what_the_system_refuses_has_a_place(monkeypatch, capsys, cora, error, said):
+    from cohort_gnn.launch import main
+
+    monkeypatch.setattr("cohort_gnn.launch.report.command.read_run", Mock(side_effect=error))
+    assert main.main(["report", str(cora)]) == 1
+    assert capsys.readouterr().err.startswith(f"cohort: {said}")
 
 
 def test_a_current_folder_that_was_removed_is_told(cora, tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import ipaddress
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cohort_gnn.spec.run_file import not_a_run
 from cohort_gnn.spec.types import Bytes, Positive
 
 PACKAGES = {"uvicorn": "uvicorn", "starlette": "starlette", "prometheus_client": "prometheus-client"}
+OWN_FILES = 64  # that a process has open beside connections: of the data set, sockets, those that it refuses
 
 
 def register(parser) -> None:
@@ -89,6 +91,7 @@ def serve(args: argparse.Namespace) -> int:
         raise CohortError(
             f"--host {args.host}", "a token or certificates of clients, as others reach it", "neither", hint
         )
+    _allow_connections(args.max_connections)
     limits = {
         "body_bytes": args.max_body,
         "nodes": args.max_nodes,
@@ -120,6 +123,20 @@ def serve(args: argparse.Namespace) -> int:
         return supervise(job, args.workers)
     command = command_of(job)
     os.execve(command[0], command, POLITE | os.environ)
+
+
+def _allow_connections(count: int) -> None:
+    """Raises the limit of open files, each connection being one.
+
+    Raises:
+        CohortError: it cannot be raised so far.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and count > most - OWN_FILES:
+        hint = "raise the limit of open files (ulimit -n), or serve fewer connections"
+        expected = f"at most {max(0, most - OWN_FILES)}, as {most} files may be open"
+        raise CohortError("--max-connections", expected, str(count), hint)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +24,9 @@ import pytest
 from processes import SECONDS_TO_START, cohort, ran, refused, wait_until
 
 import cohort_gnn
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import runs
-from cohort_gnn.launch.run import serve_workers
+from cohort_gnn.launch.run import serve, serve_workers
 from cohort_gnn.trainer.serve.bodies import ARROW, Request, request_of
 from cohort_gnn.trainer.serve.worker import Worker
 
@@ -573,3 +576,15 @@ def test_a_unix_socket(data, run, tmp_path):
     finally:
         process.terminate()
         process.wait(timeout=20)
+
+
+def test_connections_beyond_the_limit_of_open_files_are_refused(monkeypatch):
+    raised = Mock()
+    monkeypatch.setattr("cohort_gnn.launch.run.serve.resource.setrlimit", raised)
+    monkeypatch.setattr("cohort_gnn.launch.run.serve.resource.getrlimit", lambda what: (64, 200))
+    serve._allow_connections(136)
+    assert raised.call_args.args == (resource.RLIMIT_NOFILE, (200, 200))
+    with pytest.raises(
+        CohortError, match="--max-connections: expected at most 136, as 200 files may be open, found 137"
+    ):
+        serve._allow_connections(137)

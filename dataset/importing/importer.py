@@ -200,6 +200,8 @@ def detect(source: Path) -> str:
             if looks_so(source):
                 return kind
         demand_no_foreign(source)
+        if inside := sorted(path for path in source.iterdir() if path.is_dir() and _looks_known(path)):
+            raise CohortError(str(source), "a folder in a known format", "a folder above one", f"name {inside[0]}")
         if (table_option := tables.kind_of(source)) is not None:
             return table_option
         raise CohortError(str(source), "a folder in a known format", "none", hint)
@@ -214,6 +216,11 @@ def detect(source: Path) -> str:
         demand_unknown(source, "a source in a known format")
         raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
     return "pyg" if format_name == "pt" and not is_tensor_file(source, PYG_HINT) else format_name
+
+
+def _looks_known(folder: Path) -> bool:
+    """Whether a folder is in a format of FOLDERS."""
+    return any(looks_so(folder) for looks_so, _ in FOLDERS.values())
 
 
 def read_source(path: Path, kind: str, inputs: SourceOptions) -> Graph:

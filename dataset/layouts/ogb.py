@@ -8,7 +8,7 @@ array for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, relation_of
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK
-from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
+from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.tables.text_file import TextFile
@@ -85,7 +85,24 @@ def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
 def _edges_in(folder: Path) -> Edges:
     """Edges of a folder, with their features where there are some."""
     edges = Edges.from_table(TextFile(_demand_file(folder / "edge.csv.gz"), PLAIN), (0, 1))
+    if (counts := folder / "num-edge-list.csv.gz").exists():
+        edges = _counted(edges, str(counts), TextFile(counts, PLAIN).read(dtype=np.int64))
     return replace(edges, features=_rows_in(folder / "edge-feat.csv.gz"))
+
+
+def _counted(edges: Edges, place: str, counts: np.ndarray) -> Edges:
+    """The same edges, which have to be as many as the source says."""
+    expected = _one_count(place, counts)
+
+    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+        done = 0
+        for src, dst, fraction in edges.chunks(block_bytes):
+            done += len(src)
+            yield src, dst, fraction
+        if done != expected:
+            raise CohortError(edges.place, f"{expected} edges, as {place} says", str(done), DOWNLOAD)
+
+    return replace(edges, chunks=chunks)
 
 
 def _unused(name: str, names: Iterable[str], known: Sequence[str]) -> list[str]:
@@ -176,9 +193,12 @@ def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts, label = data["num_nodes_list"], raw / "node-label.npz"
     features, edge_features = (Rows.from_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
+    edges = Edges.from_pairs(data["edge_index"])
+    if "num_edges_list" in data:
+        edges = _counted(edges, data["num_edges_list"].place, data["num_edges_list"].read())
     return Graph.homogeneous(
         name=name,
-        edges=replace(Edges.from_pairs(data["edge_index"]), features=edge_features),
+        edges=replace(edges, features=edge_features),
         features=features,
         labels=NamedArrays(label, DOWNLOAD)["node_label"] if has_labels and label.exists() else None,
         missing=_missing(label) if has_labels else {},

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 from import_helpers import imported, refusal
-from layout_writers import assert_holds, sample, write_graphbolt, write_igb, write_legion, write_ogb, write_ogb_links
+from layout_writers import (
+    assert_holds,
+    sample,
+    write_csv_gz,
+    write_graphbolt,
+    write_igb,
+    write_legion,
+    write_ogb,
+    write_ogb_links,
+)
 
 from cohort_gnn.dataset import held_out
 
@@ -78,6 +87,24 @@ def test_binary_ogb_without_an_array_is_refused(tmp_path, key):
     del arrays[key]
     np.savez(raw / "data.npz", **arrays)
     assert f"an array {key}" in refusal(tmp_path / "ogb").expected
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_ogb_with_another_number_of_edges_is_refused(tmp_path, binary):
+    graph = sample()
+    root, count = write_ogb(tmp_path / "ogb", graph, binary), graph.edge_index.shape[1]
+    if binary:
+        arrays = dict(np.load(root / "raw/data.npz"))
+        np.savez(root / "raw/data.npz", **arrays | {"edge_index": graph.edge_index[:, 1:]})
+    else:
+        write_csv_gz(root / "raw/edge.csv.gz", graph.edge_index.T[1:])
+    error = refusal(root)
+    assert error.expected.startswith(f"{count} edges, as ") and error.found == str(count - 1)
+
+
+def test_a_folder_of_a_data_set_is_named(tmp_path):
+    write_ogb(tmp_path / "dataset" / "ogbn_small", sample())
+    assert refusal(tmp_path / "dataset").hint == f"name {tmp_path / 'dataset' / 'ogbn_small'}"
 
 
 # --- IGB, Legion, GraphBolt -----------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ FEW_NODES, NODES_AN_EDGE = 1 << 20, 64  # of a matrix that says more, one of its
 MANY_CLASSES = 1_000_000  # more than there are nodes are none
 EXACT = 1 << 24  # integers up to here are float32
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
+MATRIX_HINT = "edges, weights = torch_geometric.utils.to_edge_index({}); "  # of COO, CSR, CSC and SparseTensor
+ADJ_HINT = (
+    MATRIX_HINT.format("data.adj_t")
+    + "data.edge_index = edges.flip(0); data.edge_weight = weights  # which can stay out if all are 1"
+)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
 RANGE_HINT = "integers are from -2^63 to 2^63 - 1: number ids anew, for example with numpy.unique"
 NUMBERS_HINT = "number them: ids, y = numpy.unique(column, return_inverse=True)"

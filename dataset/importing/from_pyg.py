@@ -74,9 +74,10 @@ def from_pyg(
         if getattr(data, attribute, None) is None:
             has_adj = hasattr(data, "adj_t")
             actual = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
-            raise CohortError("from_pyg", f"a Data with {attribute}", actual, tensors.ADJ_HINT if has_adj else hint)
+            raise CohortError("from_pyg", f"a Data with {attribute}", actual, arrays.ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in tensors.masks_of(data).items() if mask is not None}
     members = data.to_dict() if hasattr(data, "to_dict") else {}
+    tensors.demand_rows("x", data.x, members.get("num_nodes"))
     _warn_of_what_is_left_out(
         [
             f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
@@ -196,9 +197,8 @@ def _target_of(data: Any, target: str | None) -> str:
 def _nodes(type_: str, store: Any) -> Nodes:
     x, count = store.get("x"), store.get("num_nodes")
     if x is not None:
+        tensors.demand_rows(f"{type_}.x", x, count)
         rows, num_nodes = tensors.rows_of(f"{type_}.x", x)
-        if count is not None and int(count) != num_nodes:
-            raise CohortError(f"{type_}.x", f"num_nodes = {int(count)} rows", f"{num_nodes}")
         return Nodes(num_nodes, rows)
     if count is None and store.get("y") is not None:
         count = len(store["y"])
@@ -217,7 +217,7 @@ def _edges(type_: EdgeType, data: Any) -> Edges:
     type_name, store = _type_name(type_), data[type_]
     place = f"edge_index of {type_name}"
     if store.get("edge_index") is None:
-        hint = tensors.ADJ_HINT.replace("data.", f"data[{type_}].") if store.get("adj_t") is not None else "fill it in"
+        hint = arrays.ADJ_HINT.replace("data.", f"data[{type_}].") if store.get("adj_t") is not None else "fill it in"
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     endpoints = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))

@@ -21,7 +21,8 @@ from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
-ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)"
+SCIPY_HINT = "matrix = {}.tocoo(); edge_index = numpy.stack([matrix.row, matrix.col]); edge_weight = matrix.data"
+OF_MATRIX = "  # of a matrix [sources, targets]; weights can stay out if all are 1"
 
 
 def from_tensors(
@@ -116,6 +117,13 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
     return Rows.from_matrix(place, rows), len(rows)
 
 
+def demand_rows(place: str, x: Any, num_nodes: Any) -> None:
+    """Raises CohortError unless there are as many rows as nodes; `num_nodes` None: not declared."""
+    if num_nodes is not None and int(num_nodes) != len(x):
+        hint = "give each node a row, or leave num_nodes out"
+        raise CohortError(place, f"num_nodes = {int(num_nodes)} rows", f"{len(x)}", hint)
+
+
 def masks_of(data: Any) -> dict[str, np.ndarray | None]:
     """bool [V] of each split, as far as a Data or the store of a node type has them."""
     masks = {split: getattr(data, name, None) for split, name in zip(SPLITS, MASKS, strict=True)}
@@ -153,12 +161,24 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
     array = np.asarray(tensor)
     if array.dtype.kind not in "biuf":
         hint = arrays.TIMES_HINT if array.dtype.kind in "mM" else ""
-        raise CohortError(place, "a tensor or array of numbers", f"dtype {array.dtype}", hint)
+        actual = f"dtype {array.dtype}"
+        if hasattr(tensor, "toarray"):
+            actual, hint = f"a {type(tensor).__name__} of SciPy", f"pass {place}.toarray()"
+        raise CohortError(place, "a tensor or array of numbers", actual, hint)
     return array
 
 
 def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets [E] each."""
+    is_scipy = hasattr(edge_index, "tocoo")
+    if is_scipy or str(getattr(edge_index, "layout", "torch.strided")) != "torch.strided":
+        hint = (
+            SCIPY_HINT.format("edge_index")
+            if is_scipy
+            else arrays.MATRIX_HINT.format("edge_index") + "edge_index = edges"
+        )
+        actual = f"a sparse matrix, {type(edge_index).__name__ if is_scipy else edge_index.layout}"
+        raise CohortError(place, "pairs of nodes, integers [2, any]", actual, hint + OF_MATRIX)
     pairs = _numpy(place, edge_index)
     if pairs.ndim == 2 and len(pairs) != 2 and pairs.shape[1] == 2:
         raise CohortError(place, "shape [2, any]", f"shape {list(pairs.shape)}", "pass edge_index.T")

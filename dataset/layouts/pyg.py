@@ -22,7 +22,6 @@ HINT = (
     "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "
     "cohort.from_pyg(data, OUT)"
 )
-ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0), before it is saved"
 TIMES = ("edge_time", "time")
 NAMES_HINT = (
     "use the names of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or pass the tensors to "
@@ -44,7 +43,9 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     if {"src", "dst", "t"} <= set(data):
         raise CohortError(place, "a Data object or a dict of its tensors", "a TemporalData", TEMPORAL_HINT)
     if data.get("edge_index") is None:
-        hint = ADJ_HINT if data.get("adj_t") is not None else f"{NAMES_HINT}; {source}:NAME is a tensor of edges alone"
+        hint = f"{NAMES_HINT}; {source}:NAME is a tensor of edges alone"
+        if data.get("adj_t") is not None:
+            hint = f"before it is saved: {arrays.ADJ_HINT}"
         expected = "a tensor edge_index" if data.get("x") is not None else "tensors x and edge_index"
         raise CohortError(place, expected, ", ".join(map(str, data)) or "none", hint)
     keys = ("x", "edge_index", "y", "edge_weight", "edge_attr", "edge_time", "time", *MASKS)

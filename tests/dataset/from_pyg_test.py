@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
@@ -123,9 +124,32 @@ def test_a_sparse_adjacency_has_a_way_out(tmp_path):
     assert sorted(back.T.tolist()) == sorted(data_of().edge_index.T.tolist())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")  # torch's, of CSR
+@pytest.mark.parametrize("kind", ["COO", "CSR", "SciPy"])
+def test_a_sparse_matrix_in_place_of_edges_has_a_way_out(tmp_path, kind):
+    edges = data_of().edge_index
+    matrix = torch.sparse_coo_tensor(edges, torch.ones(edges.shape[1]), (NUM_NODES, NUM_NODES))
+    if kind == "CSR":
+        matrix = matrix.to_sparse_csr()
+    elif kind == "SciPy":
+        matrix = scipy.sparse.csr_array((np.ones(edges.shape[1]), edges.numpy()))
+    error = refusal(data_of(edge_index=matrix), tmp_path / "g")
+    assert error.expected == "pairs of nodes, integers [2, any]" and "a sparse matrix" in error.found
+    names = {"edge_index": matrix}
+    exec(error.hint.replace("torch_geometric.utils.", ""), {"to_edge_index": to_edge_index, "numpy": np}, names)
+    back = open_dataset(from_pyg(data_of(edge_index=names["edge_index"]), tmp_path / "g")).to_pyg().edge_index
+    assert sorted(back.T.tolist()) == sorted(edges.T.tolist())
+
+
+def test_rows_of_scipy_have_a_way_out(tmp_path):
+    with pytest.raises(CohortError, match=r"found a dia_array of SciPy\n.*pass x\.toarray\(\)"):
+        from_tensors(tmp_path / "g", x=scipy.sparse.eye_array(NUM_NODES), edge_index=data_of().edge_index)
+
+
 @pytest.mark.parametrize(
     ("data", "expected", "found", "hint"),
     [
+        (data_of(num_nodes=NUM_NODES + 2), f"num_nodes = {NUM_NODES + 2} rows", str(NUM_NODES), "leave num_nodes out"),
         (data_of(x=None), "a Data with x", "a Data without", "torch.ones(data.num_nodes, 1)"),
         ([data_of()], "a Data with edge_index", "a list without", "dataset[0]"),
         (data_of(edge_index=torch.zeros(30, 2, dtype=torch.long)), "shape [2, any]", "shape [30, 2]", "edge_index.T"),
@@ -142,7 +166,7 @@ def test_a_sparse_adjacency_has_a_way_out(tmp_path):
             "data.train_mask = index_to_mask(ids, size=data.num_nodes)",
         ),
     ],
-    ids=["x", "list", "edge_index", "mask", "ids"],
+    ids=["num_nodes", "x", "list", "edge_index", "mask", "ids"],
 )
 def test_other_forms_have_a_way_out(tmp_path, data, expected, found, hint):
     error = refusal(data, tmp_path / "g")

@@ -15,8 +15,8 @@ from torch_geometric.data.storage import BaseStorage
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
 from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
-from cohort_gnn.dataset.arrays import edge_times, edge_weights, times_of_sources
-from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
+from cohort_gnn.dataset.arrays import ADJ_HINT, edge_times, edge_weights, times_of_sources
+from cohort_gnn.dataset.importing.tensors import demand_rows, ends_of
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType
 from cohort_gnn.trainer.loader.arguments import EdgeArrays
 from cohort_gnn.trainer.loader.batch import OfSlot
@@ -66,6 +66,9 @@ class MemoryGraph:
         self.data, self.left_out = data, set[str]()
         self._nodes: dict[Name, BaseStorage] = {store._key: store for store in data.node_stores}
         self._edges: dict[Name, BaseStorage] = {store._key: store for store in data.edge_stores}
+        for name, store in self._nodes.items():
+            if hasattr(x := store.get("x"), "__len__"):
+                demand_rows(_place("x", name), x, store.get("num_nodes"))
         self._ends = {name: self._ends_of(name, store) for name, store in self._edges.items()}
         self._node_times: dict[Name, np.ndarray] = {}
         times, weights = self._times_of_edges(time_attr), self._weights_of_edges(weight_attr)

@@ -194,6 +194,9 @@ def test_edges_and_nodes_that_are_none(shm):
     ):
         with pytest.raises(CohortError, match="nodes: expected x, or a num_nodes of at least 1"):
             NeighborLoader(data, [2], device="cpu")
+    more = Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), num_nodes=3)
+    with pytest.raises(CohortError, match="x: expected num_nodes = 3 rows, found 2"):
+        NeighborLoader(more, [2], device="cpu")
     assert shm.runs() == []
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.spec.graph import EdgeType
 
 FILE = "import.json"
 OPTIONS = ("transpose", "dedupe", "self_loops", "row_normalize", "pca", "time_unit")  # called as on the command line
@@ -21,6 +22,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         dedupe: equal edges once.
         time_unit: of times that were timestamps or dates, such as "s"; None: integers.
         drops_ids: nodes had ids in the source, which were not kept (--no-ids).
+        called: of a graph of one type, the edge type as the description of its tables named it; None: nothing did.
         ends: the names of the columns of sources and targets, by "source.name.target", of edges in tables.
     """
 
@@ -34,6 +36,7 @@ class Treatment(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     pca: int | None = None
     time_unit: str | None = None
     drops_ids: bool = False
+    called: EdgeType | None = None
     ends: dict[str, tuple[str, str]] = {}
 
 

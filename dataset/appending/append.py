@@ -325,8 +325,21 @@ def _described(
         names = {*description.nodes, *(end for edges in description.edges for end in (edges.type[0], edges.type[2]))}
         if len(names) > 1:
             raise CohortError(str(file), f"one node type, as {old.path} has", f"{', '.join(sorted(names))}", HINT)
+        _demand_same_names(file, description, old)
         known = dict.fromkeys(names, known[NODE_TYPE])
     return _by_types_of(described_graph(file, description, streams, known), old)
+
+
+def _demand_same_names(file: Path, description: Description, old: StoredGraph) -> None:
+    """Raises CohortError where a description has another node type or relation than that of a graph of one type."""
+    treatment = read_treatment(old.path)
+    if treatment is None or (called := treatment.called) is None:
+        return
+    expected = f"{', '.join(called)}, as in the first import of {old.path}"
+    others = [type_ for type_ in description.nodes if type_ != called[0]]
+    others += [", ".join(edges.type) for edges in description.edges if edges.type != called]
+    if others:
+        raise CohortError(str(file), expected, others[0], f"name it so, if it is the same; else {AGAIN}")
 
 
 def _known_nodes(old: StoredGraph, type_: str) -> KnownNodes:

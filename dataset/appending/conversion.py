@@ -251,7 +251,9 @@ class Appending(Conversion):
         ):
             if is_given != is_needed:
                 have = f"edges {'with' if is_needed else 'without'} {what}, as {self.old.path} has"
-                hint = f"--edge-{what} FILE has them" if is_needed else "leave them out"
+                key = what if what == "features" else what.removesuffix("s")
+                hint = f"--edge-{what} FILE has them, of a described table {key}: COLUMN"
+                hint = hint if is_needed else "leave them out"
                 raise CohortError(f"{edges.place}: {what}", have, "some" if is_given else "none", hint)
         table = known.edge_table
         if edges.features is not None and table is not None:

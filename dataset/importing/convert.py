@@ -128,6 +128,7 @@ class Conversion:
             pca=options.pca,
             time_unit=graph.time_unit,
             drops_ids=not options.ids and (bool(graph.ids) or options.rename or options.node_ids is not None),
+            called=None if graph.has_names else graph.called,
             ends={".".join(name): edges.ends for name, edges in graph.edges.items() if edges.ends is not None},
         )
 

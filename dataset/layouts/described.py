@@ -91,6 +91,7 @@ def described_graph(
         targets={type_: files.target() for type_, files in nodes.items()},
         tasks={name: cache(partial(read_task, path, name, task, all_ids)) for name, task in description.tasks.items()},
         any_task=True,
+        called=next((edges.type for edges in description.edges), None),
         ids={type_: node_ids.blocks for type_, node_ids in ids.items()},
         id_bytes=sum(node_ids.nbytes for node_ids in ids.values()),
         reverse_of={

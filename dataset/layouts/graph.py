@@ -54,6 +54,7 @@ class Graph:
         has_names: the data set keeps the names of the types. Without, they are one node type and one edge type, called
             NODE_TYPE and EDGE_TYPE; then alone edges may say how many nodes there are.
         keeps_names: also with one node type and one edge type.
+        called: the first edge type, as a description names it; None: somebody else named it, or nobody.
         target: the node type of the labels and splits; "" before it is chosen.
         targets: labels and splits by node type, where the source may have those of several.
         any_task: the labels are as the source has them; else the reader made classes of them.
@@ -78,6 +79,7 @@ class Graph:
     edges: dict[EdgeType, Edges]
     has_names: bool = True
     keeps_names: bool = False
+    called: EdgeType | None = None
     target: str = ""
     targets: dict[str, Target] = field(default_factory=dict)
     labels: Labels | Array | None = None

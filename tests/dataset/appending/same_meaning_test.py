@@ -198,6 +198,22 @@ def test_ids_that_were_not_kept_are_not_taken_for_numbers(folder, source):
     assert np.load(folder / "data" / "indices.npy")[-1] == 2
 
 
+def test_other_types_are_not_taken_for_the_only_one(folder):
+    """A graph of one type keeps no names in its files, and yet shops are no users."""
+    users = {"table": pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]}), "id": "id", "features": ["x"]}
+    ends = {"table": pd.DataFrame({"src": ["a"], "dst": ["b"]})}
+    from_tables(folder / "data", nodes={"user": users}, edges={("user", "pays", "user"): ends})
+    shops = users | {"table": pd.DataFrame({"id": ["s"], "x": [3.0]})}
+    for nodes, edges, odd in (
+        ({"shop": shops}, {}, "shop"),
+        ({}, {("user", "likes", "user"): ends}, "user, likes, user"),
+    ):
+        with pytest.raises(CohortError, match=f"expected user, pays, user, as in .*, found {odd}"):
+            append_from_tables(folder / "data", nodes=nodes, edges=edges)
+    append_from_tables(folder / "data", nodes={"user": shops}, edges={("user", "pays", "user"): ends})
+    assert np.load(folder / "data" / "features.npy")[:, 0].tolist() == [1, 2, 3]
+
+
 def test_numbers_of_nodes_need_no_option(folder):
     (folder / "more.csv").write_text("src,dst\n0,2\n")
     import_graph(folder / "more.csv", folder / "data", inputs=SourceOptions(features="ones"), ids=False)

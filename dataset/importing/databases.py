@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,6 +85,29 @@ def find_database(source: Path) -> Database:
     Raises:
         CohortError: there are none, or a manifest is damaged.
     """
+    database = _database_of(source)
+    if not database.tables:
+        raise CohortError(str(source), "at least one table", "none", "views in the schema main are tables, too")
+    return _with_type_names(database)
+
+
+def _with_type_names(database: Database) -> Database:
+    """The same with names that node types may have: other signs are "_"."""
+    names: dict[str, str] = {}
+    for name in database.tables:
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
+        tries = itertools.chain([plain], (f"{plain}_{number}" for number in itertools.count(2)))
+        names[name] = next(other for other in tries if other not in names.values())
+    for table in database.tables.values():
+        table.keys = [key | {"to": names.get(key["to"], key["to"])} for key in table.keys]
+    for entry in database.tasks.values():
+        entry |= {key: names.get(entry[key], entry[key]) for key in ("nodes", "to") if key in entry}
+    database.tables = {names[name]: table for name, table in database.tables.items()}
+    return database
+
+
+def _database_of(source: Path) -> Database:
+    """What a source says, by the names that it has for its tables."""
     if not source.exists():
         raise CohortError(str(source), "a folder of tables, or a file of DuckDB", "no such file or folder")
     if not source.is_dir():

@@ -15,7 +15,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.importing.databases import TableKeys, find_database
+from cohort_gnn.dataset.importing.databases import Database, TableKeys, find_database
 from cohort_gnn.dataset.importing.proposed_keys import has_distinct, is_called_id, propose_keys
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.tables import values
@@ -120,7 +120,8 @@ class Values:
             numbers = pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)
             return ({"column": name}, "") if one_length and numbers else (None, str(type_))
         if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_)):
-            return None, str(type_)
+            is_decimal = pa.types.is_decimal(type_)
+            return None, f"{type_}: CAST({name} AS DOUBLE) in SQL makes a number of it" if is_decimal else str(type_)
         if self.rounded or self.infinite:
             return None, "integers that float32 rounds" if self.rounded else "infinite values"
         entry: dict[str, Any] = {"column": name}
@@ -154,6 +155,10 @@ def describe(source: Path) -> str:
     """
     database = find_database(source)
     opened = {name: _open(database.folder / table.file) for name, table in database.tables.items()}
+    for name in [name for name, table in opened.items() if not table.count()]:
+        _leave_out(database, opened.pop(name), name)
+    if not opened:
+        raise CohortError(str(source), "tables with rows", "none", "fill them first")
     for name, table in database.tables.items():  # which the source may say wrongly
         opened[name].choose(list(dict.fromkeys([*table.id, *table.key_columns, *([table.time] if table.time else [])])))
     columns = {name: _values(table) for name, table in opened.items()}
@@ -198,6 +203,14 @@ def _open(file: Path) -> TableFile:
             raise
         hint = f"tables in a folder are described together by cohort dataset describe {file}; else {error.hint}"
         raise CohortError(error.place, error.expected, error.found, hint) from error
+
+
+def _leave_out(database: Database, opened: TableFile, name: str) -> None:
+    """Takes a table without rows out of a database, and the keys that lead to it."""
+    del database.tables[name]
+    database.notes.append(f"left out: {opened.path.name}, which has no rows")
+    for table in database.tables.values():
+        table.keys = [key for key in table.keys if key["to"] != name]
 
 
 def settled(proposal: str) -> list[str]:

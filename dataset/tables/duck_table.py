@@ -22,8 +22,8 @@ PACKAGE_HINT = "python -m pip install 'duckdb>=1.2'"
 
 
 @contextlib.contextmanager
-def connected(file: Path) -> Iterator[Any]:
-    """A connection that only reads the file.
+def connected(file: Path, table: str = "") -> Iterator[Any]:
+    """A connection that only reads the file; `table`: that is read, for messages.
 
     Raises:
         CohortError: DuckDB is missing or too old, or cannot read the file.
@@ -38,12 +38,18 @@ def connected(file: Path) -> Iterator[Any]:
         raise CohortError(str(file), "a file of DuckDB", "no such file", "check the path")
     if (known := known_file(file)) is not None and known[0] != DUCKDB[0]:  # DuckDB loads an extension for some
         raise CohortError(str(file), "a file of DuckDB", *known)
+    is_open = False
     try:
         with duckdb.connect(str(file), read_only=True) as connection:
+            is_open = True
             yield connection
     except duckdb.Error as error:
+        actual = why(error, str(error))[:200]
+        if is_open and table:
+            hint = "mend or drop the view, if it is one"
+            raise CohortError(f"{file}:{table}", "a table or view that DuckDB reads", actual, hint) from error
         hint = "close the program that writes it; a file of a newer DuckDB needs that version"
-        raise CohortError(str(file), "a file that DuckDB reads", why(error, str(error))[:200], hint) from error
+        raise CohortError(str(file), "a file that DuckDB reads", actual, hint) from error
 
 
 def tables_of(file: Path) -> list[str]:
@@ -73,7 +79,7 @@ class DuckTable(ArrowTable):
         if self._table not in (known := tables_of(self._file)):
             hint = did_you_mean(self._table, known)
             raise CohortError(str(self._file), f"one of the tables {', '.join(known) or '(none)'}", self._table, hint)
-        with connected(self._file) as connection:
+        with connected(self._file, self._table) as connection:
             self._num_rows = connection.sql(f"SELECT count(*) FROM {_quoted(self._table)}").fetchall()[0][0]
             return _reader(connection, f"SELECT * FROM {_quoted(self._table)} LIMIT 0", 1).schema
 
@@ -82,7 +88,7 @@ class DuckTable(ArrowTable):
 
     def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
         columns = ", ".join(map(_quoted, dict.fromkeys(names)))
-        with connected(self._file) as connection:
+        with connected(self._file, self._table) as connection:
             connection.execute("SET preserve_insertion_order = true")
             yield from _reader(connection, f"SELECT {columns} FROM {_quoted(self._table)}", at_once)
 

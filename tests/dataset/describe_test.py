@@ -110,6 +110,45 @@ def test_tables_of_other_schemas_are_told(tmp_path):
         assert f"# left out: old.{name}, which is not in the schema main; a view there may show it." in text
 
 
+def test_names_that_types_may_not_have_are_proposed_otherwise(tmp_path):
+    """Tables and files may be called as node types are not, and have no rows."""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.sql('CREATE TABLE "order items" (id INTEGER PRIMARY KEY, price DECIMAL(9, 2))')
+        connection.sql('INSERT INTO "order items" SELECT i, 1.5 FROM range(90) r(i)')
+        connection.sql('CREATE TABLE "order.items" (item INTEGER REFERENCES "order items" (id), n INTEGER)')
+        connection.sql('INSERT INTO "order.items" SELECT i, i % 3 FROM range(80) r(i)')
+        connection.sql("CREATE TABLE nobody (id INTEGER PRIMARY KEY)")
+    text = describe(tmp_path / "shop.duckdb")
+    proposed = msgspec.yaml.decode(text)["nodes"]
+    assert {name: table["file"] for name, table in proposed.items()} == {
+        "order_items": "shop.duckdb:order items", "order_items_2": "shop.duckdb:order.items"
+    }  # fmt: skip
+    assert proposed["order_items_2"]["keys"] == [{"column": "item", "to": "order_items"}]
+    assert "# left out: shop.duckdb:nobody, which has no rows." in text
+    assert "# no feature: price (decimal128(9, 2): CAST(price AS DOUBLE) in SQL makes a number of it)" in text
+    (tmp_path / "graph.yaml").write_text(text)
+    import_graph(tmp_path, tmp_path / "out", inputs=SourceOptions(target="order_items"))
+    assert open_dataset(tmp_path / "out").edge_types["order_items_2", "item", "order_items"].num_edges == 80
+    pq.write_table(pa.table({"id": [1, 2], "x": [3.0, 4.0]}), tmp_path / "my people.v2.parquet")
+    assert list(msgspec.yaml.decode(describe(tmp_path))["nodes"]) == ["my_people"]
+
+
+def test_what_cannot_be_described_is_refused_in_words(tmp_path):
+    duckdb.connect(str(tmp_path / "none.duckdb")).close()
+    with pytest.raises(CohortError, match="expected at least one table, found none"):
+        describe(tmp_path / "none.duckdb")
+    with duckdb.connect(str(tmp_path / "empty.duckdb")) as connection:
+        connection.sql("CREATE TABLE t (id INTEGER)")
+    with pytest.raises(CohortError, match="expected tables with rows, found none"):
+        describe(tmp_path / "empty.duckdb")
+    with duckdb.connect(str(tmp_path / "broken.duckdb")) as connection:
+        connection.sql("CREATE TABLE t (id INTEGER)")
+        connection.sql("CREATE VIEW v AS SELECT id FROM t")
+        connection.sql("DROP TABLE t")
+    with pytest.raises(CohortError, match="broken.duckdb:v: expected a table or view.*\n*.*\n.*mend or drop the view"):
+        describe(tmp_path / "broken.duckdb")
+
+
 @pytest.mark.parametrize("version", ["0.10.2", "1.1.3", "1.2.0", "1.10.0"])
 def test_the_oldest_duckdb_is_1_2(monkeypatch, duck, version):
     monkeypatch.setattr(duckdb, "__version__", version)

@@ -14,7 +14,7 @@ from cohort_gnn.dataset.importing import tensors
 from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
-from cohort_gnn.dataset.layouts.pyg import TEMPORAL_HINT, edge_attr_of
+from cohort_gnn.dataset.layouts.pyg import TEMPORAL_HINT, edge_attr_of, kept_under_other_names
 from cohort_gnn.dataset.layouts.streams import Edges, Weights
 from cohort_gnn.spec.graph import EdgeType
 
@@ -70,13 +70,17 @@ def from_pyg(
         option = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
         raise CohortError("from_pyg", f"a HeteroData with {option}", f"a {type(data).__name__}", f"leave {option} out")
     _demand_data(data)
+    members = data.to_dict() if hasattr(data, "to_dict") else {}
+    num_edges = next(iter(getattr(members.get("edge_index"), "shape", ())[1:]), None)
+    num_nodes = next((len(members[name]) for name in ("x", "y") if members.get(name) is not None), None)
+    cures = kept_under_other_names(members, members.get("num_nodes", num_nodes), num_edges)
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
+            hint = "; or ".join([*(cure for cure in cures if cure.startswith(f"data.{attribute} =")), hint])
             has_adj = hasattr(data, "adj_t")
             actual = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", actual, arrays.ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in tensors.masks_of(data).items() if mask is not None}
-    members = data.to_dict() if hasattr(data, "to_dict") else {}
     tensors.demand_rows("x", data.x, members.get("num_nodes"))
     _warn_of_what_is_left_out(
         [
@@ -84,7 +88,7 @@ def from_pyg(
             for key, value in members.items()
             if key not in KEPT_OF_TARGET | {"adj_t"} and value is not None
         ],
-        "x, y, time, edge_index, edge_weight, edge_time, edge_attr and the three masks",
+        "; ".join(["x, y, time, edge_index, edge_weight, edge_time, edge_attr and the three masks", *cures]),
     )
     _warn_of_float32({f"Data.{name}": getattr(data, name, None) for name in ("x", "edge_attr")})
     kept = {name: getattr(data, name, None) for name in ("x", "y", "edge_index", "edge_weight")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,26 @@ TEMPORAL_HINT = (
     "cohort.from_tensors(OUT, x=torch.ones(data.num_nodes, 1), edge_index=torch.stack([data.src, data.dst]), "
     "edge_time=data.t, edge_attr=data.msg)"
 )
+
+OTHER_NAMES = {  # of what a data set keeps: of nodes, and of edges
+    "x": ("feat", "feats", "features", "node_feat", "node_features", "node_attr"),
+    "y": ("label", "labels", "target", "targets"),
+    "edge_weight": ("weight", "weights", "edge_weights"),
+    "edge_attr": ("edge_attrs", "edge_feat", "edge_feats", "edge_features", "efeat", "msg"),
+    "edge_time": ("t", "timestamp", "timestamps", "edge_ts", "edge_timestamp"),
+}
+TYPES_HINT = "data.to_heterogeneous() makes relations of edge_type, and types of node_type"
+
+
+def kept_under_other_names(members: Mapping[str, Any], num_nodes: int | None, num_edges: int | None) -> list[str]:
+    """What to call attributes of a Data that a data set would keep under another name."""
+    cures = []
+    for kept, others in OTHER_NAMES.items():
+        rows = num_edges if kept.startswith("edge_") else num_nodes
+        fits = [name for name in others if getattr(members.get(name), "shape", ())[:1] == (rows,)]
+        if fits and members.get(kept) is None:
+            cures.append(f"data.{kept} = data.{fits[0]} keeps it")
+    return cures + ([TYPES_HINT] if members.get("edge_type") is not None else [])
 
 
 def read_data(source: Path, name: str | None = None) -> Graph:
@@ -68,7 +89,8 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     )
     notes = [f"{key}: {what}" for key, numbers, what in beside if numbers is not None]
     if unused := [str(key) for key in data if _is_there(data, key) and key not in (*tensors, "num_nodes")]:
-        notes.append(f"{source.name}: not used: {', '.join(unused)}")
+        cures = kept_under_other_names(data, num_nodes, edge_index.shape[1])
+        notes.append("; ".join([f"{source.name}: not used: {', '.join(unused)}", *cures]))
     if weights is not None:
         weights = Weights.from_array(MemoryArray(f"{place}: edge_weight", array_of(weights)))
     edges = replace(

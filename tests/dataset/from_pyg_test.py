@@ -12,6 +12,7 @@ from torch_geometric.utils import to_edge_index
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, from_pyg, from_tensors
+from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -87,6 +88,22 @@ def test_what_is_left_out_is_said_in_one_warning(tmp_path):
         "a data set keeps x, y, time, edge_index, edge_weight, edge_time, edge_attr and the three masks"
     ]
     assert said[0].filename == __file__
+
+
+def test_what_would_be_kept_under_another_name_says_so(tmp_path):
+    """As networkx, DGL and others call it; only where the number of rows fits."""
+    data = data_of()
+    more = {"weight": torch.rand(data.num_edges), "timestamp": torch.rand(3), "edge_type": torch.zeros(data.num_edges)}
+    with pytest.warns(UserWarning, match="data.edge_weight = data.weight keeps it; data.to_heterogeneous") as said:
+        from_pyg(data_of(**more), tmp_path / "g")
+    assert "timestamp keeps" not in str(said[0].message)
+    notes = []
+    torch.save(data_of(**more).to_dict(), tmp_path / "d.pt")
+    import_graph(tmp_path / "d.pt", tmp_path / "out", note=notes.append)
+    assert any("not used: weight" in note and "data.edge_weight = data.weight keeps it" in note for note in notes)
+    data.feat = data.x
+    del data.x
+    assert refusal(data, tmp_path / "h").hint.startswith("data.x = data.feat keeps it; or give each node a row")
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])

@@ -32,7 +32,9 @@ inline void raise_errors_as_cohort_error() {
     } catch (const Error& error) {
       raise(error.parts());
     } catch (const std::filesystem::filesystem_error& error) {
-      raise({error.path1().string(), "a path that can be used", error.code().message(), ""});
+      const bool is_denied = error.code() == std::errc::permission_denied;
+      raise({error.path1().string(), "a path that can be used", error.code().message(),
+             is_denied ? "check its permissions, and those of the folders above it: ls -ld" : ""});
     }
   });
 }

@@ -1,6 +1,7 @@
 #include "sampler/presample.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -314,13 +315,16 @@ std::string presample_to_file(const PresampleOptions& options) {
                        "choose another split; without labels all are empty, and nothing plans for links"});
   const cache::HotnessKey key = hotness_key(graph, seeds, options, how);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
-  if (!options.refresh && std::filesystem::exists(file)) {
+  if (!options.refresh && ::access(file.c_str(), R_OK) == 0) {             // another user's may not be readable
     return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
   demand_parallel_edges_together(data, options, graph);
   const cache::Hotness hotness = presample(graph, seeds, key, options.fanout, options.max_batches, how);
   hotness.save(file);
+  std::error_code unchanged;  // it is for all who read the data set, whatever the umask
+  const auto of_data = std::filesystem::status(std::filesystem::path(options.dataset) / dataset::kMetaFile, unchanged);
+  if (!unchanged) std::filesystem::permissions(file, of_data.permissions(), unchanged);
   return describe(file, hotness.totals(), false);
 }
 

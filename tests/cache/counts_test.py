@@ -1,6 +1,7 @@
 """Counts for the cache, of data sets whose folder cannot be written."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,17 @@ def test_those_that_the_data_set_has_are_used(cora, read_only):
     found = presample(read_only, [4, 3], 64, 10)
     assert found["reused"]
     np.testing.assert_array_equal(load_counts(Path(found["file"])).node_reads, load_counts(made).node_reads)
+
+
+def test_all_who_read_the_data_set_can_read_them(cora, tmp_path):
+    shutil.copytree(cora, tmp_path / "data")
+    (tmp_path / "data" / "meta.json").chmod(0o644)
+    before = os.umask(0o077)
+    try:
+        made = presample(tmp_path / "data", [2, 2], 64, 3)
+    finally:
+        os.umask(before)
+    assert Path(made["file"]).stat().st_mode & 0o777 == 0o644
 
 
 def test_without_a_folder_that_is_an_error(read_only, monkeypatch):

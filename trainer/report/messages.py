@@ -80,5 +80,5 @@ def unless_missing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cure = "free some space; then cohort train --resume RUN goes on from the last checkpoint"
+        cure = "free some space; then cohort train --resume RUN goes on from the last checkpoint, if there is one"
         raise CohortError(str(path), "a result of the finished run, written", why(error), cure) from error

@@ -31,13 +31,24 @@ def _together() -> Iterator[None]:
         raise OtherRanksError(str(error)) from error
 
 
+@torch.no_grad()
 def _spread(values: Tensor) -> None:
-    """Gives the `values` of every rank rank 0's. NCCL refuses those that are not contiguous; gloo sends what is in
-    memory from the first on, between them too."""
+    """Gives the `values` of every rank rank 0's: their bytes, since neither backend takes all dtypes, from a contiguous
+    copy. NCCL refuses other strides, and gloo sends what is in memory from the first value on, between them too."""
+    if values.layout != torch.strided:
+        values.copy_(_from_first(values.cpu()))
+        return
     whole = values.contiguous()
-    dist.broadcast(whole, 0)
+    dist.broadcast(whole.view(-1).view(torch.uint8), 0)
     if not values.is_contiguous():
         values.copy_(whole)
+
+
+def _from_first(value: Any) -> Any:
+    """Rank 0's value, which can be pickled."""
+    values = [value]
+    dist.broadcast_object_list(values, 0)
+    return values[0]
 
 
 class Ranks:
@@ -72,10 +83,13 @@ class Ranks:
 
     @_together()
     def spread(self, model: torch.nn.Module) -> None:
-        """Gives the model of every rank the parameters and buffers of rank 0's."""
+        """Gives the model of every rank the parameters, buffers and extra state of rank 0's."""
         if self.size > 1:
-            for values in model.state_dict().values():
+            for values in (*model.parameters(), *model.buffers()):
                 _spread(values)
+            extra = {name: state for name, state in model.state_dict().items() if name.endswith("_extra_state")}
+            if extra:  # of get_extra_state
+                model.load_state_dict(_from_first(extra), strict=False)
 
     @_together()
     def spread_buffers(self, model: torch.nn.Module) -> None:

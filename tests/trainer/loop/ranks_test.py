@@ -160,7 +160,7 @@ def test_weight_decay_leaves_parameters_that_no_rank_uses(data, tmp_path):
     assert (late[0] != 1).all() and torch.allclose(*late, atol=1e-3), "one step of Adam moves each by about lr"
 
 
-STRIDED_NET = """
+STATE_NET = """
 import torch
 from torch_geometric.nn import GraphSAGE
 
@@ -172,24 +172,37 @@ class Net(torch.nn.Module):
         own = torch.arange(24.0).view(4, 6) + 100 * self.rank
         self.weight = torch.nn.Parameter(own.t())
         self.register_buffer("columns", own.clone()[:, :2])
+        self.register_buffer("sparse", own.to_sparse())
+        self.register_buffer("numbers", own[0].to(torch.complex64))
+        self.register_buffer("none", own[:0])
+        self.extra = self.rank
         self.begun = False
+
+    def get_extra_state(self):
+        return {"extra": self.extra}
+
+    def set_extra_state(self, state):
+        self.extra = state["extra"]
 
     def forward(self, x, edge_index):
         if not self.begun:
-            torch.save([self.weight.detach().clone(), self.columns.clone()], f"{self.rank}.pt")
+            values = self.weight.detach(), self.columns, self.sparse.to_dense(), self.numbers.real
+            torch.save([*(value.clone() for value in values), self.extra], f"{self.rank}.pt")
             self.begun = True
         return self.layers(x, edge_index)
 """
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_ranks_begin_with_the_weights_of_rank_0_whatever_their_strides(data, tmp_path, device):
-    (tmp_path / "own.py").write_text(STRIDED_NET)
+def test_ranks_begin_with_the_state_of_rank_0_whatever_it_is(data, tmp_path, device):
+    (tmp_path / "own.py").write_text(STATE_NET)
     train(data, tmp_path / "out", *two_ranks(device), "--device", device, "--model", "own:Net", cwd=tmp_path)
     first = torch.arange(24.0).view(4, 6)
     for rank in range(2):
-        weight, columns = torch.load(tmp_path / f"{rank}.pt", map_location="cpu")
-        assert torch.equal(weight, first.t()) and torch.equal(columns, first[:, :2])
+        *values, extra = torch.load(tmp_path / f"{rank}.pt", map_location="cpu")
+        for value, expected in zip(values, (first.t(), first[:, :2], first, first[0]), strict=True):
+            assert torch.equal(value, expected)
+        assert extra == 0
 
 
 @pytest.mark.gpu

@@ -46,7 +46,7 @@ from cohort_gnn.dataset.layouts.pyg import HINT as PYG_HINT
 from cohort_gnn.dataset.layouts.pyg import read_data
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, is_tensor_file
 from cohort_gnn.dataset.reader import is_dataset
-from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.known_files import demand_fetched, demand_unknown
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.spec.options import flag_of
 
@@ -192,6 +192,7 @@ def detect(source: Path) -> str:
         CohortError: when it looks like none.
     """
     hint = f"--format {'|'.join(FORMATS[1:])}"
+    demand_fetched(file_of(source))
     if source.is_dir():
         if is_relbench(source) and not (source / DESCRIPTION).exists():
             cure = f"cohort dataset describe {source} > {source}/{DESCRIPTION} proposes one, --as-proposed takes it"

@@ -40,6 +40,25 @@ OTHERS = {
     ),
 }
 EXPORT_OF_KUZU = "EXPORT DATABASE 'DIR' (format='parquet')"
+JSON_LINES = "in DuckDB: COPY (FROM read_json('{0}')) TO 'table.parquet'"
+ARCHIVE = "an archive of tar", "tar xf {0} takes its files out"
+OTHERS |= {
+    ".jsonl": ("lines of JSON", JSON_LINES),
+    ".ndjson": ("lines of JSON", JSON_LINES),
+    ".zip": ("an archive of zip", "unzip {0} takes its files out"),
+    **dict.fromkeys((".tar", ".tgz"), ARCHIVE),
+    **{
+        suffix: (f"a table of {name}", f"pandas.read_{function}('{{0}}').to_parquet('table.parquet')")
+        for suffix, name, function in (
+            (".xlsx", "Excel", "excel"),
+            (".xls", "Excel", "excel"),
+            (".ods", "OpenDocument", "excel"),
+            (".dta", "Stata", "stata"),
+            (".sas7bdat", "SAS", "sas"),
+            (".sav", "SPSS", "spss"),
+        )
+    },
+}
 TABLES_OF_KUZU = (
     f"of {EXPORT_OF_KUZU}, or with header=true, a graph.yaml there has nodes: {{A: {{file: A.parquet, id: a.id}}}} and "
     "edges: [{type: [A, NAME, B], file: NAME_A_B.parquet, source: a.id, target: b.id}]"
@@ -67,6 +86,7 @@ FOLDERS: list[tuple[Callable[[Path], bool], str, str]] = [
     (_has("part0/graph.dgl"), "a partitioned graph of DGL", "import the graph before it was partitioned"),
 ]  # fmt: skip
 BEGINNINGS = [  # of files
+    (rb"\s*\[\s*\{", "rows of JSON", JSON_LINES),
     (rb"(?ms).*^dataset_name\s*:", "a CSVDataset of DGL", TABLES_OF_DGL),
     (rb"KUZU", "a database of Kuzu", f"{EXPORT_OF_KUZU} in it writes its tables, which graph.yaml describes"),
     (rb"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd", "a graph of DGL", "g = dgl.load_graphs('{0}')[0][0], and "
@@ -98,6 +118,8 @@ def _known(source: Path) -> tuple[str, str] | None:
         return name, cure + COORDINATES if name == "Pajek" else cure
     if known := (RDF | OTHERS).get(suffix):
         return known
+    if ".tar" in source.suffixes[-2:-1]:
+        return ARCHIVE
     head = _head(source)
     return next(((what, cure) for pattern, what, cure in BEGINNINGS if re.match(pattern, head)), None)
 

@@ -19,7 +19,7 @@ from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
 from cohort_gnn.dataset.tables.duck_table import NAMED, DuckTable
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
-from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.known_files import demand_fetched, demand_unknown
 from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
@@ -75,6 +75,7 @@ def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL,
     if path.is_dir() or is_pattern(path):
         return Parts(path, _parts_of(path, kind), lambda file: open_table(file, options, wanted, kind))
     kind = kind or kind_of(path)
+    demand_fetched(path)
     if kind not in TABLES:
         demand_unknown(path, KNOWN)
         raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")

@@ -17,6 +17,7 @@ from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.array_file import Array, Bfloat16Array, MemoryArray, demand_bools, open_npy
 from cohort_gnn.dataset.layouts.safetensors import COMPLEX_HINT, FLOAT_HINT, SafeTensors
 from cohort_gnn.dataset.layouts.torch_files import is_dense, load_tensors
+from cohort_gnn.dataset.tables.known_files import demand_fetched
 from cohort_gnn.dataset.tables.table import shortened
 
 TENSORS = ("safetensors", "pt")  # kinds of files, and their suffixes
@@ -56,6 +57,7 @@ def open_array(path: Path, kind: str | None) -> Array:
     Raises:
         CohortError: the file is damaged, has no such tensor, or several and the path names none.
     """
+    demand_fetched(file_of(path))
     if kind not in TENSORS:
         return open_npy(path)
     file, name = _parts(path)

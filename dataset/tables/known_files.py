@@ -35,7 +35,15 @@ KNOWN = [
     (b"\x80\x03", "a pickle", "write its array with numpy.save"),
     (b"\x80\x04", "a pickle", "write its array with numpy.save"),
     (b"\x80\x05", "a pickle", "write its array with numpy.save"),
+    (b"Obj\x01", "an Avro file", "pandas.DataFrame(fastavro.reader(open('{}', 'rb'))).to_parquet('table.parquet')"),
+    (b"sep=", "a text whose first line is for Excel", "tail -n +2 {} > table.csv leaves the line out"),
     (b"SQLite format 3\x00", "a database of SQLite", SQLITE_CURE),
+]
+PLACEHOLDERS = [  # what is there in place of a file
+    (b"version https://git-lfs", "a pointer of Git LFS", "git lfs pull fetches the file that it stands for"),
+    (b"<!doctype html", "a page of HTML", "download the file again: the server sent a page in its place"),
+    (b"<html", "a page of HTML", "download the file again: the server sent a page in its place"),
+    (b"<?xml version='1.0'?><error", "a refusal of a server", "download the file again, with the right to read it"),
 ]
 SAFETENSORS = ("a safetensors file", "give it a name that ends in .safetensors")
 DUCKDB = ("a database of DuckDB", "cohort dataset describe {} > graph.yaml proposes a description of its tables")
@@ -60,6 +68,17 @@ def known_file(path: Path, head: bytes | None = None) -> tuple[str, str] | None:
     if known is None and head.isascii() and NUMBERS_IN_TEXT.match(head):
         known = TEXT
     return known and (known[0], known[1].format(path.name))
+
+
+def demand_fetched(path: Path) -> None:
+    """Raises CohortError for what stands in the place of a file that was not fetched."""
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        head = file.read(64).replace(b'"', b"'").lower()
+    for begin, what, cure in PLACEHOLDERS:
+        if head.startswith(begin):
+            raise CohortError(str(path), "a file of data", what, cure)
 
 
 def demand_unknown(path: Path, expected: str) -> None:

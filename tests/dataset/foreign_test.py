@@ -28,6 +28,13 @@ FILES = {
     "out.x": ("% sym unweighted\n1 2\n", "an edge list of KONECT", "--format csv --columns 0,1"),
     "x.json": (json.dumps(GRAPHSTORM), "a configuration of GraphStorm", "source_id_col source"),
     "y.json": ('{"graph_name": "g", "part_method": "metis"}', "a partitioned graph of DGL", "before"),
+    "x.jsonl": ('{"src": 0, "dst": 1}\n', "lines of JSON", "read_json('x.jsonl')"),
+    "rows.json": ('[{"src": 0, "dst": 1}]', "rows of JSON", "read_json('rows.json')"),
+    "x.tar.gz": (b"\x1f\x8b\x08", "an archive of tar", "tar xf x.tar.gz"),
+    "x.zip": (b"PK\x03\x04", "an archive of zip", "unzip x.zip"),
+    "x.xlsx": (b"PK\x03\x04", "a table of Excel", "pandas.read_excel('x.xlsx')"),
+    "x.avro": (b"Obj\x01\x04", "an Avro file", "fastavro.reader"),
+    "sep.csv": ("sep=;\nsrc;dst\n0;1\n", "a text whose first line is for Excel", "tail -n +2 sep.csv"),
     "meta.yaml": ("# mine\ndataset_name: toy\nedge_data:\n- file_name: e.csv\n", "a CSVDataset of DGL", "node_id"),
 }
 FOLDERS = {
@@ -53,6 +60,28 @@ def test_what_is_not_read_is_named_with_its_cure(tmp_path, name):
         (tmp_path / name).write_text(content)
     error = refusal(tmp_path / name, features="ones")
     assert error.found == what and cure in error.hint and "{0}" not in error.hint
+
+
+PLACEHOLDERS = {
+    "version https://git-lfs.github.com/spec/v1\nsize 12345\n": (
+        "a pointer of Git LFS",
+        "git lfs pull",
+    ),
+    "<!DOCTYPE html>\n<html><body>log in</body></html>\n": ("a page of HTML", "download the file again"),
+    '<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>': ("a refusal of a server", "the right to read"),
+}
+
+
+@pytest.mark.parametrize("text", PLACEHOLDERS)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".npz", ".pt", ".safetensors", ".mtx", ".csv.gz", ""])
+def test_what_stands_in_the_place_of_a_file_is_named(tmp_path, suffix, text):
+    (tmp_path / f"e{suffix}").write_text(text)
+    what, cure = PLACEHOLDERS[text]
+    error = refusal(tmp_path / f"e{suffix}", features="ones")
+    assert error.found == what and cure in error.hint
+    if suffix in (".csv", ".parquet", ".npy", ".pt", ".safetensors"):
+        np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 0]]))
+        assert refusal(tmp_path / "edges.npy", features=tmp_path / f"e{suffix}").found == what
 
 
 def test_a_csv_dataset_of_dgl_is_known_by_its_meta_yaml(tmp_path):

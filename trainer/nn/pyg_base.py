@@ -1,5 +1,10 @@
 """What all layers on PyG's have in common: arguments that they do not take, and where PyG's own code runs."""
 
+import contextlib
+import importlib.util
+import linecache
+import os
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -21,6 +26,7 @@ class Checked:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        remove_sources(type(self))
         if limit := self.limit_of(self):
             name = type(self).__name__
             raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
@@ -35,6 +41,21 @@ class Checked:
         if getattr(layer, "dropout", 0.0) >= 1:
             return "dropout below 1", f"dropout {layer.dropout}"
         return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+def remove_sources(layer_class: type) -> None:
+    """Removes files that PyG writes into the temporary folder for a class of layers, and leaves there: their modules
+    are imported, and `inspect` finds their lines."""
+    for method in ("propagate", "edge_updater"):
+        module = sys.modules.get(f"{layer_class.__module__}_{layer_class.__name__}_{method}")
+        file = getattr(module, "__file__", None)
+        if file is None or not os.path.exists(file):
+            continue
+        lines = linecache.getlines(file)
+        linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+        for left in (file, importlib.util.cache_from_source(file)):
+            with contextlib.suppress(OSError):
+                os.unlink(left)
 
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:

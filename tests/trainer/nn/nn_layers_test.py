@@ -1,6 +1,10 @@
 """What all layers of cohort.nn take as PyG's do: inputs and edges of every form, options, autocast; and what they
 refuse."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -217,3 +221,14 @@ def test_many_neighbours_are_summed_beyond_16_bits(kind, dtype, device):
     with torch.no_grad():
         found = layer.to(device, dtype)(x, edges)[0].item()
     assert found == pytest.approx(3000 if kind in (SAGEConv, GINConv) else 1, rel=0.01)
+
+
+def test_no_files_of_layers_are_left(tmp_path):
+    program = (
+        "import inspect, linecache; import cohort_gnn as cohort\n"
+        "layers = [cohort.nn.SAGEConv(4, 4), cohort.nn.GATConv(4, 4), cohort.nn.GATv2Conv(4, 4)]\n"
+        "linecache.checkcache()\n"
+        "assert all('def propagate' in inspect.getsource(layer.propagate) for layer in layers)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(tmp_path)}, check=True)
+    assert [file for file in tmp_path.rglob("*") if file.suffix in (".py", ".pyc")] == []

@@ -96,7 +96,7 @@ def _check_graph(args: argparse.Namespace, spec: PlanSpec) -> None:
         flags = ", ".join(map(flag_of, sorted(names & GRAPH_OPTIONS)))
         hint = "leave DIR out, or these options; --gpus 0,1 names GPUs of this machine"
         raise CohortError(flags, "a plan without a data set", str(args.dataset), hint)
-    others = names - PURCHASE_OPTIONS - GRAPH_OPTIONS
+    others = (names | ({"refresh"} if args.refresh else set())) - PURCHASE_OPTIONS - GRAPH_OPTIONS
     if args.dataset is None and others:
         hint = "plan for a small one instead: cohort dataset generate makes it"
         raise CohortError(", ".join(map(flag_of, sorted(others))), "a data set", "--nodes alone", hint)

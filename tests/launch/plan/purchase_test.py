@@ -130,6 +130,7 @@ def test_what_is_left_open_is_refused(tmp_path, cora):
         ([*sizes, "--degrees", "powerlaw", "--gpu", "0"], "--gpu: expected h200, h100, or a file", "--gpus N"),
         ([*needs, "powerlaw", "--cache-ratio", "auto"], "--cache-ratio: expected one number"),
         ([*needs, "powerlaw", "--sampling", "labor"], "--sampling: expected a data set", "cohort dataset generate"),
+        ([*needs, "powerlaw", "--refresh"], "--refresh: expected a data set", "cohort dataset generate"),
         ([*needs, "powerlaw", "--gpus", "0,1"], "--gpus: expected without a data set, a number", "--num-gpus N"),
         ([*needs, "powerlaw", "--model", "rgat"], "--model: expected sage, gcn, gat or graphconv"),
         ([*needs, "powerlaw", "--train-nodes", "2M"], "expected 1 to 1,000,000 nodes that train"),

@@ -172,7 +172,18 @@ def _from_hetero(
         if value is not None and key not in (KEPT_OF_TARGET if type_name == target else KEPT)
     ]
     per_relation = "edge_index, edge_weight, times and edge_attr of each relation"
-    _warn_of_what_is_left_out(left_out, f"x and time of each type, {per_relation}, y and the three masks of the target")
+    kept = f"x and time of each type, {per_relation}, y and the three masks of the target"
+    cures = [
+        cure
+        for type_ in [*data.node_types, *data.edge_types]
+        for cure in kept_under_other_names(
+            dict(data[type_].items()),
+            data[type_].num_nodes if isinstance(type_, str) else None,
+            None if isinstance(type_, str) else data[type_].num_edges,
+            f"data[{type_!r}]",
+        )
+    ]
+    _warn_of_what_is_left_out(left_out, "; ".join([kept, *cures]))
     _warn_of_float32({f"x of {type_}": data[type_].get("x") for type_ in data.node_types})
     _warn_of_float32({f"edge_attr of {_type_name(type_)}": data[type_].get("edge_attr") for type_ in data.edge_types})
     write_graph(graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))

@@ -44,15 +44,17 @@ OTHER_NAMES = {  # of what a data set keeps: of nodes, and of edges
 TYPES_HINT = "data.to_heterogeneous() makes relations of edge_type, and types of node_type"
 
 
-def kept_under_other_names(members: Mapping[str, Any], num_nodes: int | None, num_edges: int | None) -> list[str]:
-    """What to call attributes of a Data that a data set would keep under another name."""
+def kept_under_other_names(
+    members: Mapping[str, Any], num_nodes: int | None, num_edges: int | None, place: str = "data"
+) -> list[str]:
+    """What to call attributes of a Data, or of a type's store, that a data set would keep under another name."""
     cures = []
     for kept, others in OTHER_NAMES.items():
         rows = num_edges if kept.startswith("edge_") else num_nodes
         fits = [name for name in others if getattr(members.get(name), "shape", ())[:1] == (rows,)]
         if fits and members.get(kept) is None:
-            cures.append(f"data.{kept} = data.{fits[0]} keeps it")
-    return cures + ([TYPES_HINT] if members.get("edge_type") is not None else [])
+            cures.append(f"{place}.{kept} = {place}.{fits[0]} keeps it")
+    return cures + ([TYPES_HINT] if place == "data" and members.get("edge_type") is not None else [])
 
 
 def read_data(source: Path, name: str | None = None) -> Graph:

@@ -11,6 +11,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import Array, Bfloat16Array, open_raw
+from cohort_gnn.dataset.layouts.foreign import demand_no_foreign
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, open_array
 from cohort_gnn.dataset.tables import values
@@ -213,6 +214,8 @@ def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = G
         if ids != NONE:
             demand_only_features(table, options)
         return Rows.from_table(table)
+    if raw.dim is None or path.is_dir():
+        demand_no_foreign(path)
     demand_unknown(path, f"{KNOWN}, or bare numbers")
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"

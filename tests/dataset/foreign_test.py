@@ -153,6 +153,19 @@ def test_ids_of_two_types_of_neo4j_are_not_mixed(tmp_path):
     assert data.x[:, 0].tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("name", ["zarr", "lance", "x.h5ad", "x.jsonl"])
+def test_rows_in_other_formats_are_named_too(tmp_path, name):
+    content, what, cure = (FILES | FOLDERS)[name]
+    for file in content if name in FOLDERS else ():
+        (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / file).write_text("1\n")
+    if name in FILES:
+        (tmp_path / name).write_text(content)
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
+    error = refusal(tmp_path / "e.npy", features=tmp_path / name)
+    assert error.found == what and cure in error.hint
+
+
 def test_rows_in_one_field_are_no_number(tmp_path):
     (tmp_path / "n.csv").write_text('feat\n"0.1, 0.5"\n"0.2, 0.5"\n')
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))

@@ -137,6 +137,21 @@ def test_masks_become_splits_and_options_are_kept(tmp_path):
     assert (written.name, written.num_classes) == ("mine", 7)
 
 
+def test_what_would_be_kept_under_another_name_says_so(tmp_path):
+    data = graph_of()
+    cites = data["paper", "cites", "paper"]
+    cites.weight, data["author"].feat = torch.ones(cites.num_edges), torch.ones(data["author"].num_nodes, 2)
+    with pytest.warns(UserWarning, match="left out") as said:
+        from_pyg(data, tmp_path / "out")
+    for cure in (
+        ".edge_weight = data['paper', 'cites', 'paper'].weight keeps it",
+        "data['author'].x = data['author'].feat",
+    ):
+        assert cure.replace("data['paper', 'cites', 'paper']", "data[('paper', 'cites', 'paper')]") in str(
+            said[0].message
+        )
+
+
 def test_target_chooses_among_types_with_y(tmp_path):
     data = graph_of()
     data["author"].y = torch.tensor([0, 1, 1])

@@ -14,6 +14,7 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset.layouts.tables import kind_of, open_table
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.first_line import is_number
+from cohort_gnn.dataset.tables.table import shortened
 from cohort_gnn.dataset.tables.text_options import TextOptions
 from cohort_gnn.trainer.models.targets import Classes, MultiLabel, Numbers, Targets
 
@@ -82,7 +83,8 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
     else:
         table = open_table(file, TextOptions(header="yes"))
         if len(table.titles) != 1:
-            raise CohortError(f"--nodes {file}", "a table of one column, of ids", f"{len(table.titles)} columns")
+            actual, hint = f"{len(table.titles)}: {shortened(table.titles)}", "keep the column of ids alone"
+            raise CohortError(f"--nodes {file}", "a table of one column, of ids", actual, hint)
         title = table.titles[0]
         if kind_of(file) == "csv" and (is_number(title) or pc.index(known.cast(pa.large_string()), title).as_py() >= 0):
             actual, hint = f'"{title}", which may be an id', "write a line with a name, such as id, before the ids"
@@ -99,11 +101,12 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
     if nodes.null_count:
         row = int(np.asarray(nodes.is_null()).argmax())
         what = "the id of a node" if ids is not None else f"a node below {count:,}"
-        raise CohortError(f"--nodes {file}: row {row}", what, str(named[row].as_py())[:60])
+        hint = "leave it out; cohort dataset append puts new nodes into a data set"
+        raise CohortError(f"--nodes {file}: row {row}", what, repr(named[row].as_py())[:60], hint)
     numbers = nodes.to_numpy().astype(np.int64)
     if len(np.unique(numbers)) < len(numbers):
         again = named[int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])].as_py()
-        raise CohortError(f"--nodes {file}", "each node once", f"{again} again")
+        raise CohortError(f"--nodes {file}", "each node once", f"{again} again", "leave it out the second time")
     return numbers
 
 

@@ -143,13 +143,9 @@ def test_what_would_be_kept_under_another_name_says_so(tmp_path):
     cites.weight, data["author"].feat = torch.ones(cites.num_edges), torch.ones(data["author"].num_nodes, 2)
     with pytest.warns(UserWarning, match="left out") as said:
         from_pyg(data, tmp_path / "out")
-    for cure in (
-        ".edge_weight = data['paper', 'cites', 'paper'].weight keeps it",
-        "data['author'].x = data['author'].feat",
-    ):
-        assert cure.replace("data['paper', 'cites', 'paper']", "data[('paper', 'cites', 'paper')]") in str(
-            said[0].message
-        )
+    text = str(said[0].message)
+    assert "data['author'].x = data['author'].feat keeps it" in text
+    assert "data[('paper', 'cites', 'paper')].weight keeps it" in text
 
 
 def test_target_chooses_among_types_with_y(tmp_path):

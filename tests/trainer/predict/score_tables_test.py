@@ -196,9 +196,10 @@ def test_rows_of_links_are_lists_and_best_targets_have_both_ids(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("id\nu01\nnobody\n", "the id of a node, found nobody"),
+        ("id\nu01\nnobody\n", "the id of a node, found 'nobody'\n.*leave it out; cohort dataset append"),
+        ("id\n u01\n", "the id of a node, found ' u01'"),
         ("id\nu01\nu01\n", "each node once, found u01"),
-        ("id,name\nu01,a\n", "a table of one column"),
+        ("id,name\nu01,a\n", "a table of one column, of ids, found 2: id, name\n.*keep the column of ids alone"),
         ("u01\nu02\n", "line 1: expected the name of the column, found .u01., which may be an id"),
         ("12\nu02\n", "line 1: expected the name of the column, found .12., which may be an id"),
         ("id\n", ""),

@@ -25,6 +25,15 @@ def test_cmake_asks_for_the_python_of_the_package():
     assert package == f">={asked}"
 
 
+def test_the_recipe_of_conda_asks_for_the_same_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {"pytorch": "torch", "pytorch_geometric": "torch_geometric", "msgspec-python": "msgspec"}
+    recipe = (ROOT / "launch/conda/recipe.yaml").read_text().partition("  run:\n")[2].partition("\n\n")[0]
+    found = {names.get(name, name): bound for name, bound in re.findall(r"- (\S+) (>=[\d.]+)", recipe)}
+    assert found.pop("python") == project["requires-python"]
+    assert sorted(name + bound for name, bound in found.items()) == sorted(project["dependencies"])
+
+
 @pytest.mark.parametrize("script", ["launch/quickstart.sh", "launch/wheel.sh", "tests/run.sh"])
 def test_an_interpreter_that_does_not_exist_is_named(script):
     result = run("bash", ROOT / script, COHORT_PYTHON="/nowhere/python3")

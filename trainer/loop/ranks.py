@@ -87,7 +87,7 @@ class Ranks:
         if self.size > 1:
             for values in (*model.parameters(), *model.buffers()):
                 _spread(values)
-            extra = {name: state for name, state in model.state_dict().items() if name.endswith("_extra_state")}
+            extra = {name: state.cpu() for name, state in model.state_dict().items() if name.endswith("_extra_state")}
             if extra:  # of get_extra_state
                 model.load_state_dict(_from_first(extra), strict=False)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
@@ -62,10 +64,22 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
         raise CohortError(place, "a torch.nn.Module", type(model).__name__)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise CohortError(place, "parameters with gradients, to train them", "none")
+    _demand_weights(place, model)
     if options.use_edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
         hint = "name the parameter, or leave --use-edge-weights out"
         raise CohortError(place, "a forward() that takes edge_weight", "one that does not", hint)
     return model
+
+
+def _demand_weights(place: str, model: nn.Module) -> None:
+    """That the weights of a run can be kept, and loaded again."""
+    for name, values in model.state_dict().items():
+        if not isinstance(values, Tensor):
+            hint = "make it a buffer (register_buffer), or a tensor that get_extra_state returns"
+            raise CohortError(f"{place}: state_dict()[{name!r}]", "a tensor, to keep it", type(values).__name__, hint)
+        if not is_lazy(values) and values.layout == torch.strided and 0 in values.stride() and values.numel() > 1:
+            actual = f"an expanded one, shape {list(values.shape)}, strides {list(values.stride())}"
+            raise CohortError(f"{place}: {name}", "a tensor that can be loaded", actual, "add .clone()")
 
 
 def callable_of(model: nn.Module, num_columns: int) -> Callable:

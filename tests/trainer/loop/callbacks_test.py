@@ -105,6 +105,20 @@ class Still(torch.nn.Module):
         super().__init__()
 
 
+class Extra(torch.nn.Linear):
+    def __init__(self, **sizes):
+        super().__init__(2, 2)
+
+    def get_extra_state(self):
+        return {"steps": 0}
+
+
+class Expanded(torch.nn.Linear):
+    def __init__(self, **sizes):
+        super().__init__(2, 2)
+        self.register_buffer("scale", torch.ones(1).expand(4))
+
+
 class Needy(cohort.Callback):
     def __init__(self, log):
         self.log = log
@@ -226,6 +240,8 @@ def test_what_a_model_returns_has_a_column_for_each_class_and_a_row_for_each_see
             ["--model", "own:Still"],
             ["--model own:Still", "expected parameters with gradients"],
         ),
+        (["--model", "own:Extra"], ["own:Extra: state_dict()['_extra_state']", "a tensor, to keep it, found dict"]),
+        (["--model", "own:Expanded"], ["own:Expanded: scale", "found an expanded one, shape [4]", "add .clone()"]),
         (
             ["--callbacks", "own:Needy"],
             ["--callbacks own:Needy", "expected a class that is made without arguments, found TypeError"],

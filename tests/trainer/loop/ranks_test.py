@@ -179,10 +179,10 @@ class Net(torch.nn.Module):
         self.begun = False
 
     def get_extra_state(self):
-        return {"extra": self.extra}
+        return torch.tensor(self.extra)
 
     def set_extra_state(self, state):
-        self.extra = state["extra"]
+        self.extra = int(state)
 
     def forward(self, x, edge_index):
         if not self.begun:

@@ -204,7 +204,12 @@ class MemoryGraph:
             if _has(store, attribute, for_nodes=False)
         }
         if not weights:
-            raise CohortError("weight_attr", "the name of a tensor of weights, one for each edge", repr(attribute))
+            actual, hint = repr(attribute), ""
+            for name, store in self._edges.items():
+                if isinstance(values := store.get(attribute), Tensor):
+                    actual += f", {list(values.shape)} for {len(self._ends[name][0])} edges"
+                    hint = "a transform that changed the edges may have left it as it was"
+            raise CohortError("weight_attr", "the name of a tensor of weights, one for each edge", actual, hint)
         for name, numbers in weights.items():
             if bad := np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))[:1].tolist():
                 place = f"{_place(attribute, name)}[{bad[0]}]"

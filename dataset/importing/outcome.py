@@ -11,10 +11,13 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.tables.column_names import may_be_two_types
 from cohort_gnn.dataset.tasks import SPLITS, Task, TaskRows
 
 EDGES_AT_ONCE = 1 << 22
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
+
+TWO_TYPES = "{} and {}: equal ids are one node; if these are ids of two node types, describe both in a graph.yaml"
 
 
 def outcome(graph: Graph, out: Path, options: ConvertOptions, *, labels: str, numbered_by_hand: bool) -> list[str]:
@@ -33,6 +36,8 @@ def outcome(graph: Graph, out: Path, options: ConvertOptions, *, labels: str, nu
         lines.insert(len(lines) - 1, FROM_ONE)
     (edges,) = graph.edges.values()
     columns = edges.describe_columns() if numbered_by_hand else ""
+    if numbered_by_hand and edges.ends is not None and may_be_two_types(*edges.ends):
+        lines.append(TWO_TYPES.format(*edges.ends))
     return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
 
 

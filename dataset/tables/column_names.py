@@ -80,6 +80,13 @@ def edge_columns(
     return 0, 1
 
 
+def may_be_two_types(source: str, target: str) -> bool:
+    """Whether two columns of ids are called after unlike things, such as userId and movieId."""
+    words = [word_of(name) for name in (source, target)]
+    are_ids = all(re.search(r"id\b|[a-z]Id|ID|(^|_)id(_|$)", name) for name in (source, target))
+    return are_ids and words[0] != words[1] and all(word.isalpha() and word not in SOURCES | TARGETS for word in words)
+
+
 def demand_one_type(place: str, names: Sequence[str]) -> None:
     """Raises CohortError for headers of Neo4j that say that the ends have ids of two node types."""
     types = dict.fromkeys(match[1] for match in map(IDS_OF_NEO4J.search, names) if match)

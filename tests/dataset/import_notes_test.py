@@ -348,3 +348,18 @@ def test_another_meta_json_makes_no_data_set(tmp_path):
     folder = write_npz(tmp_path / "g", "folder", dict(src=SRC, dst=DST, x=X, labels=Y))
     (folder / "meta.json").write_text('{"format": "another"}')
     assert imported(folder).num_nodes == NUM_NODES
+
+
+@pytest.mark.parametrize(
+    ("names", "are_told"),
+    [
+        ("userId,movieId", True), ("user_id,item_id", True), ("customer_id,product_id", True), ("src_id,dst_id", False),
+        ("id_1,id_2", False), ("node_1,node_2", False), ("FromNodeId,ToNodeId", False), ("payer,payee", False),
+        ("source_id,target_id", False), ("userId1,userId2", False),
+    ],
+)  # fmt: skip
+def test_ids_of_two_types_may_be_meant(tmp_path, names, are_told):
+    (tmp_path / "e.csv").write_text(f"{names}\n1,1\n1,2\n2,0\n")
+    notes = []
+    imported(tmp_path / "e.csv", features="ones", note=notes.append)
+    assert any("equal ids are one node" in note for note in notes) == are_told

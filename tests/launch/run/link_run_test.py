@@ -208,7 +208,7 @@ def _demand_ranks_of_pyg(links: Links, rows: dict[str, np.ndarray], summary: dic
         best = torch.from_numpy(np.argsort(-scores[sources], axis=1)[:, :20].copy())
         pyg = {"ndcg@5": LinkPredNDCG(5), "recall@20": LinkPredRecall(20), "map@5": LinkPredMAP(5)}
         for metric in pyg.values():
-            metric.update(best, torch.from_numpy(np.array(is_held.nonzero())))
+            metric.update(best[:, : metric.k], torch.from_numpy(np.array(is_held.nonzero())))
         expected = {name: metric.compute().item() for name, metric in pyg.items()}
         measured = summary[f"{split}_metrics"]
         assert {name: measured[name] for name in pyg} == pytest.approx(expected, abs=1e-6)

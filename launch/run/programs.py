@@ -103,7 +103,8 @@ def _start(
         early = None
     run["began"] = early.began if early else time.monotonic()
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
-    with demand_writable(out / files.RUN, "a file that can be written", "make room, or choose another --out"):
+    hint = "make room, or check its permissions; a new run may have another --out"
+    with demand_writable(out / files.RUN, "a file that can be written", hint):
         write_whole(out / files.RUN, json.dumps(run, indent=2) + "\n")
         write_columns(out, read_columns(run["sampler"]["dataset"]))
         copy_treatment(Path(run["sampler"]["dataset"]), out)

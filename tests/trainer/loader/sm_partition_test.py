@@ -14,7 +14,8 @@ from cohort_gnn.launch.main import main
     ("arguments", "words"), [(["--device", "cpu"], "a GPU"), (["--device", "cuda", "--no-mps"], "MPS")]
 )
 def test_without_a_gpu_to_divide_it_is_refused(cora, capsys, monkeypatch, arguments, words):
-    monkeypatch.setattr("cohort_gnn.launch.run.job.resolve_device", lambda name: name)
+    for user in ("run.job", "options.effects"):
+        monkeypatch.setattr(f"cohort_gnn.launch.{user}.resolve_device", lambda name: name)
     assert main(["train", str(cora), "--sampler-sms", "16", *arguments]) == 1
     error = capsys.readouterr().err
     assert "--sampler-sms" in error and words in error

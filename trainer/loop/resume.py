@@ -66,10 +66,8 @@ class Checkpoints(Callback):
 
     def _save(self, trainer) -> None:
         position = trainer.running.epoch, trainer.running.step
-        if position in (
-            self._saved,
-            (0, 0),
-        ):  # of what has not begun, a checkpoint would take the place of earlier results
+        # A checkpoint of what has not begun would take the place of earlier results.
+        if position in (self._saved, (0, 0)):
             return
         self._saved, self._seconds = position, 0.0
         state = trainer.state()

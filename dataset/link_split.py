@@ -73,6 +73,9 @@ def split_links(
         CohortError: for shares that hold out nothing or leave nothing, or data that cannot be split.
     """
     _demand_shares(shares, negatives, seed)
+    if os.path.realpath(out) == os.path.realpath(source):
+        hint = "choose another: the links that are held out would be lost"
+        raise CohortError(str(out), "another folder than that of the data set", "the same", hint)
     data = open_dataset(source)
     if any(table.x is None for table in (*data.feature_tables, *data.edge_tables)):
         hint = "split the data set before cohort dataset prepare"

@@ -112,6 +112,15 @@ def test_what_cannot_be_split_is_refused(graph, tmp_path, arguments, words):
     assert not out.exists()
 
 
+def test_the_source_is_not_overwritten(graph, tmp_path):
+    (tmp_path / "link").symlink_to(graph)
+    before = edges_of(open_one_type(graph))
+    for out in (graph, tmp_path / "link", graph / "../graph"):
+        with pytest.raises(CohortError, match="expected another folder than that of the data set, found the same"):
+            split_links(graph, out, overwrite=True)
+    assert np.array_equal(edges_of(open_one_type(graph)), before)
+
+
 def test_links_of_ones_own(graph, tmp_path):
     val = torch.tensor([[0, 59], [59, 1]]), torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.int32)
     test = np.array([[2, 59]]), np.array([[7]])

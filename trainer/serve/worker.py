@@ -106,12 +106,12 @@ class Worker:
                 for waiting in group:
                     self._answer([waiting])
                 return
-            if not isinstance(error, CohortError):
-                LOG.exception("a request could not be answered")
             group[0].answer.set_exception(error)
-            if scorer.has_lost_gpu():
-                LOG.error("the GPU answers this process no more: it ends")
-                self._lost()
+            if not isinstance(error, CohortError):
+                LOG.error("a request could not be answered", exc_info=error)
+                if scorer.has_lost_gpu():
+                    LOG.error("the GPU answers this process no more: it ends")
+                    self._lost()
             return
         for waiting, rows in zip(group, scores, strict=True):
             waiting.answer.set_result((rows, scorer.class_names))

@@ -13,6 +13,7 @@ from errno import EAGAIN, EMFILE, ENOENT
 from typing import NoReturn
 
 from cohort_gnn.base.early import EarlyProgram
+from cohort_gnn.base.ending import leave, lost_signals_repeated
 from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.machine import ask_for_devices
@@ -59,11 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         handled = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is signal.SIG_DFL]
     for number in handled:
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     try:
         words = sys.argv[1:] if argv is None else argv
         module = _program_of(words) if argv is None and not {"-h", "--help"} & {*words} else None
-        with shown("stderr"), begun(module) as early:
+        with lost_signals_repeated(), shown("stderr"), begun(module) as early:
             if early and "cpu" not in words:
                 ask_for_devices()
             return _run(build_parser(words[0] if words else ""), words, early)
@@ -86,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         for number in handled:  # for callers of main() that go on
-            if signal.getsignal(number) is _leave:
+            if signal.getsignal(number) is leave:
                 signal.signal(number, signal.SIG_DFL)
 
 
@@ -133,10 +134,6 @@ def _program_of(words: list[str]) -> str | None:
     if words[:1] == ["train"]:
         return trainer_alone("--ranks" not in words and not several)
     return "cohort_gnn.trainer.predict" if words[:1] == ["predict"] else None
-
-
-def _leave(number: int, _frame) -> None:
-    raise SystemExit(128 + number)
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from typing import NoReturn
 import torch
 
 from cohort_gnn.base.early import Argument
+from cohort_gnn.base.ending import lost_signals_repeated
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.late_meta import load_meta
 from cohort_gnn.base.log import logged
@@ -178,7 +179,7 @@ def run_program(argument: Argument) -> NoReturn:
     exit_code, loaded_at = 1, time.monotonic()
     path = Path(argument.get())
     try:
-        with logged():
+        with logged(), lost_signals_repeated():
             exit_code = main(path, loaded_at)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)

@@ -206,11 +206,12 @@ def predict(args: argparse.Namespace) -> int:
                 if code < 0:
                     cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
                     LOG.info(f"the prediction was ended by signal {-code}{cure}")
-                    remove_temporaries(out)
             except Stopped as stop:
                 if process:
                     end_processes([process], STOP_SECONDS)
                 code = -stop.number
+            if code < 0:
+                remove_temporaries(out)
             if process:
                 remove_cuda_files([process.pid], began)
     return code if code >= 0 else 128 - code

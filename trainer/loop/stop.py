@@ -5,26 +5,28 @@ import signal
 from collections.abc import Iterator
 from typing import NoReturn
 
+from cohort_gnn.base.ending import EndedBySignal
+
 
 class StopRequest:
     """Ends the process with exit code 128 + signal: at once, or, inside ``later()``, when the loop there looks.
 
     Attributes:
-        exit_code: of the signal that has come; 0: none.
+        number: of the signal that has come; 0: none.
     """
 
     def __init__(self):
-        self.exit_code = 0
+        self.number = 0
         self._waits = False
 
     @property
     def asked(self) -> bool:
         """Whether a signal has come."""
-        return self.exit_code > 0
+        return self.number > 0
 
     def on_signal(self, number: int, _frame) -> None:
         """The signal's handler."""
-        self.exit_code = 128 + number
+        self.number = number
         if not self._waits:
             self.leave()
 
@@ -41,4 +43,4 @@ class StopRequest:
 
     def leave(self) -> NoReturn:
         """Ends the process; where another rank has the signal and this one not yet, as if it had come."""
-        raise SystemExit(self.exit_code or 128 + signal.SIGTERM)
+        raise EndedBySignal(self.number or signal.SIGTERM)

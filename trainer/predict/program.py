@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from cohort_gnn.base.ending import leave, lost_signals_repeated
 from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
@@ -447,10 +448,10 @@ def replacing_explained(job: dict) -> Iterator[Path]:
         raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
 
 
-def stop(number: int, _frame) -> None:
+def stop(number: int, frame) -> None:
     """Ends the program by an exception, which removes its files; further signals of this number are ignored."""
     signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)
+    leave(number, frame)
 
 
 def main(job_file: Path) -> int:
@@ -458,7 +459,7 @@ def main(job_file: Path) -> int:
     _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, stop)
     try:
-        with shown("stdout"):
+        with lost_signals_repeated(), shown("stdout"):
             predict_nodes(job)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)

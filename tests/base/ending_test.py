@@ -1,0 +1,48 @@
+"""base/ending.py: no stop signal is lost."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# Each import ends in the callback of a weak reference, where Python drops what a handler raises; a __del__ is another.
+PROGRAM = """
+import os, signal, sys, time
+from cohort_gnn.base.ending import leave, lost_signals_repeated
+
+class Told:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        time.sleep(0)
+
+def stop(number, frame):
+    signal.signal(number, signal.SIG_IGN)
+    leave(number, frame)
+
+if {number} != signal.SIGINT:
+    signal.signal({number}, {handler})
+with lost_signals_repeated():
+    Told()
+    print("goes on", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("handler", ["leave", "stop"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_whose_exception_python_drops_comes_again(number, handler):
+    program = PROGRAM.format(number=int(number), handler=handler)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.stdout == "goes on\n"
+    if number == signal.SIGINT:
+        assert done.returncode == -signal.SIGINT and "KeyboardInterrupt" in done.stderr
+    else:
+        assert (done.returncode, done.stderr) == (128 + number, "")
+
+
+def test_other_dropped_exceptions_are_shown():
+    program = PROGRAM.format(number=0, handler="None").replace("time.sleep(60)", "").replace("os.kill", "os.lost")
+    program = program.replace("    signal.signal(0, None)", "    pass")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and "Exception ignored in" in done.stderr and "AttributeError" in done.stderr

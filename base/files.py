@@ -81,6 +81,15 @@ def temporary_folder(path: Path) -> Iterator[Path]:
         yield temporary
 
 
+@contextlib.contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A folder in TMPDIR that this user alone reads, removed with all in it in the end; so are those of the name that
+    are left of this user's processes that were killed."""
+    with temporary_folder(Path(tempfile.gettempdir(), f"cohort-{name}-{os.getuid()}")) as folder:
+        folder.chmod(0o700)
+        yield folder
+
+
 def remove_temporaries(path: Path) -> None:
     """Removes the temporary files of a file whose writers have ended or were killed, where that is possible."""
     name = re.compile(re.escape(path.name) + r"\.\d+-[0-9a-f]{8}\.tmp")

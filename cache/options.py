@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import demand_writable, user_cache
+from cohort_gnn.base.files import demand_writable, scratch_folder, user_cache
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.cache import _native
 from cohort_gnn.cache.budget import MemoryNeeds, budgets, demand_one_each
@@ -102,16 +102,16 @@ def presample(
     scratch = Path(tempfile.gettempdir())
     with (
         demand_writable(scratch, hint="TMPDIR names another folder for seeds to be counted"),
-        tempfile.TemporaryDirectory(prefix="cohort-presample-", dir=scratch) as folder,
+        scratch_folder("presample") as folder,
     ):
         if seeds is not None:
-            options["seeds"] = str(Path(folder) / "seeds.npy")
+            options["seeds"] = str(folder / "seeds.npy")
             np.save(options["seeds"], np.ascontiguousarray(seeds, np.int64))
         options |= trees or {}
         if "times" in options:
-            options["times"] = str(Path(folder) / "times.npy")
+            options["times"] = str(folder / "times.npy")
             np.save(options["times"], np.ascontiguousarray((trees or {})["times"], np.int64))
-        file = Path(folder) / "options.json"
+        file = folder / "options.json"
         file.write_text(json.dumps(options))
         return ask_sampler("--presample", str(file))
 

@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from cohort_gnn.ibp.rows import (
     stream_of,
 )
 
+_locks: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # of all tables, by id()
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 
 
@@ -86,7 +88,8 @@ class Table:
         self._spare = spare
         # Once rows were put, WritableRows or DeviceWritableRows of _native: _rows are then its rows.
         self._written: Any = None
-        self._lock = threading.Lock()  # of the numbers below, and of rows that change
+        self._lock = threading.RLock()  # of the numbers below, and of rows that change
+        _locks[id(self._lock)] = self._lock
         self._rows_fetched = self._rows_put = 0
         self._loaded: tuple | None = None  # what _loaded_again() takes, of a file
 
@@ -327,6 +330,25 @@ class Table:
     def __repr__(self) -> str:
         where = self.place if self.place == "cpu" else f"{self.place}, {self.device}"
         return f"Table({list(self.shape)}, {self.dtype}, {self.profile.codec}, {where})"
+
+
+_held: list = []  # during a fork
+
+
+def _hold_locks() -> None:
+    """Before a fork: no other thread is within a put() then, or has a lock for which the new process would wait."""
+    for reference in _locks.valuerefs():
+        if (lock := reference()) is not None:
+            lock.acquire()
+            _held.append(lock)
+
+
+def _release_locks() -> None:
+    while _held:
+        _held.pop().release()
+
+
+os.register_at_fork(before=_hold_locks, after_in_parent=_release_locks, after_in_child=_release_locks)
 
 
 def _loaded_again(path: str, place: str, device, dtype, spare: float) -> Table:

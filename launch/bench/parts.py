@@ -11,13 +11,12 @@ import functools
 import itertools
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 
-from cohort_gnn.base.files import demand_writable
+from cohort_gnn.base.files import demand_writable, scratch_folder
 from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.options.effects import say_what_has_no_effect
@@ -88,8 +87,8 @@ def _bench(name: str, spec_type: type, show: Callable[[Path, list[dict]], None],
     values = itertools.product(*(getattr(spec, option) or [None] for option in names))
     tried = [dict(zip(names, combination, strict=True)) for combination in values]
     lines, code = [], 0
-    with appending(spec.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
-        folders = [Path(root) / str(number) for number in range(len(tried))]
+    with appending(spec.out) as append, scratch_folder("bench") as root:
+        folders = [root / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
         runs = [_run_of(spec, data.path, *pair) for pair in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):

@@ -10,13 +10,13 @@ import contextlib
 import itertools
 import json
 import os
-import tempfile
 import time
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import scratch_folder
 from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph
@@ -99,11 +99,11 @@ def step(args: argparse.Namespace) -> int:
     lines, all_sms = [], spec.sms[0] if spec.sms else None
     with appending(spec.out) as append:
         for sms in spec.sms or [None]:
-            with _share_of_gpu(sms, all_sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
-                code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True, is_kept=False)
+            with _share_of_gpu(sms, all_sms), scratch_folder("step") as out:
+                code = run_programs(out, json.loads(json.dumps(run)), show_output=True, is_kept=False)
                 if code:
                     return code
-                step_lines = (Path(out) / "steps.jsonl").read_text().splitlines()
+                step_lines = (out / "steps.jsonl").read_text().splitlines()
             common = {"bench": "step", "dataset": data.path.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
             lines += [common | json.loads(line) for line in step_lines]
             append(lines[-len(step_lines) :])

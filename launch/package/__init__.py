@@ -7,16 +7,14 @@ requests with it. ``cohort.nn`` has layers, ``cohort.ibp`` has codecs of feature
 For everything else there is the command ``cohort``: see ``cohort --help``.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
-from cohort_gnn.base.version import __version__ as __version__
+TYPE_CHECKING = False  # typing's, for which that module need not be loaded: in this one a Ctrl-C is a traceback
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn import dataset as dataset
     from cohort_gnn import ibp as ibp
     from cohort_gnn import nn as nn
     from cohort_gnn.base.errors import CohortError as CohortError
+    from cohort_gnn.base.version import __version__ as __version__
     from cohort_gnn.dataset import from_pyg as from_pyg
     from cohort_gnn.dataset import from_tables as from_tables
     from cohort_gnn.dataset import from_tensors as from_tensors
@@ -41,18 +39,21 @@ _HOMES = {
     "CohortError": "cohort_gnn.base.errors",
     "load_model": "cohort_gnn.trainer.models.own",
     "train": "cohort_gnn.launch.run.api",
+    "__version__": "cohort_gnn.base.version",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = [*_HOMES]
+__all__ = [name for name in _HOMES if name != "__version__"]
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_PACKAGES, "__version__"]
+    return [*_HOMES, *_PACKAGES]
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str):
+        import importlib
+
         if name in _HOMES:
             return getattr(importlib.import_module(_HOMES[name]), name)
         if name in _PACKAGES:

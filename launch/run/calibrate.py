@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import math
-import tempfile
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import remembered
+from cohort_gnn.base.files import remembered, scratch_folder
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.options import writable_folder
@@ -99,12 +98,12 @@ def _measure(run: dict) -> int:
     unwatched = {"quiet": True, "profile": False, "tensorboard": False, "callbacks": None}
     trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
     used_before = _used_bytes(run)
-    with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
+    with handlers_kept(), scratch_folder("calibrate") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
-        code = run_programs(Path(folder), short, show_output=False, is_kept=False)
+        code = run_programs(folder, short, show_output=False, is_kept=False)
         if code != 0:
             raise ReportedFailure(code)
-        peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
+        peak = json.loads((folder / "summary.json").read_text())["trainer_peak_bytes"]
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")
     own = peak - min(used_before, _used_bytes(run))  # others may have freed some meanwhile

@@ -1,9 +1,8 @@
 """``cohort digest``: prints a digest of each batch (n_id, edge_index, x and y), to compare devices."""
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from cohort_gnn.base.files import scratch_folder
 from cohort_gnn.launch.options.effects import say_what_has_no_effect
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort_gnn.launch.run.job import demand_train_nodes, open_to_train, sampler_members
@@ -29,5 +28,5 @@ def digest(args: argparse.Namespace) -> int:
     say_what_has_no_effect(spec)
     trainer = {"task": "digest", "fanout": spec.fanout, "batch_size": spec.batch_size, "num_batches": args.batches}
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
-    with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
-        return run_programs(Path(out), run, show_output=True, is_kept=False)
+    with scratch_folder("digest") as out:
+        return run_programs(out, run, show_output=True, is_kept=False)

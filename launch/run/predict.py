@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -189,29 +188,27 @@ def predict(args: argparse.Namespace) -> int:
         "quiet": args.quiet,
         "owner_pid": os.getpid(),
     }
-    with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
-        json.dump(job, file)
-        file.flush()
-        command = python("-m", "cohort_gnn.trainer.predict", file.name)
-        early = getattr(args, "early", None)
-        with handlers_kept():
-            process, began = None, time.time()
-            stop_on_signals()
-            try:
-                remove_temporaries(out)
-                process = early.tell(file.name, None, {}) if early else None
-                process = process or subprocess.Popen(command, env=POLITE | os.environ, preexec_fn=begin_child)
-                while (code := process.poll()) is None:
-                    pause(POLL_SECONDS)
-                if code < 0:
-                    cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
-                    LOG.info(f"the prediction was ended by signal {-code}{cure}")
-            except Stopped as stop:
-                if process:
-                    end_processes([process], STOP_SECONDS)
-                code = -stop.number
+    argument = json.dumps(job)
+    command = python("-m", "cohort_gnn.trainer.predict", argument)
+    early = getattr(args, "early", None)
+    with handlers_kept():
+        process, began = None, time.time()
+        stop_on_signals()
+        try:
+            remove_temporaries(out)
+            process = early.tell(argument, None, {}) if early else None
+            process = process or subprocess.Popen(command, env=POLITE | os.environ, preexec_fn=begin_child)
+            while (code := process.poll()) is None:
+                pause(POLL_SECONDS)
             if code < 0:
-                remove_temporaries(out)
+                cure = "; if memory ran out, --memory has it take less" if code == -signal.SIGKILL else ""
+                LOG.info(f"the prediction was ended by signal {-code}{cure}")
+        except Stopped as stop:
             if process:
-                remove_cuda_files([process.pid], began)
+                end_processes([process], STOP_SECONDS)
+            code = -stop.number
+        if code < 0:
+            remove_temporaries(out)
+        if process:
+            remove_cuda_files([process.pid], began)
     return code if code >= 0 else 128 - code

@@ -5,6 +5,7 @@ import importlib.util
 import ipaddress
 import os
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -122,6 +123,7 @@ def serve(args: argparse.Namespace) -> int:
     if args.workers > 1:
         return supervise(job, args.workers)
     command = command_of(job)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the program has no handler that raises
     os.execve(command[0], command, POLITE | os.environ)
 
 

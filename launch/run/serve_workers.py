@@ -10,14 +10,13 @@ import signal
 import socket
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import temporary_folder
+from cohort_gnn.base.files import scratch_folder
 from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent, has_ended, python
 from cohort_gnn.launch.run.mps import Mps, start_mps
 
@@ -91,10 +90,7 @@ def supervise(job: dict[str, Any], count: int) -> int:
     Returns:
         The exit status of the first process if it ends before it answers; 1 if one ends again and again.
     """
-    # Also removes those of services of this user that were killed.
-    beside = Path(tempfile.gettempdir(), f"cohort-serve-{os.getuid()}")
-    with temporary_folder(beside) as metrics, _signals() as came:
-        metrics.chmod(0o700)
+    with scratch_folder("serve") as metrics, _signals() as came:
         workers = _Workers(job, str(metrics), start_mps() if job["device"].startswith("cuda") else None)
         try:
             status = workers.start_first(came)

@@ -1,9 +1,12 @@
 """ibp.Table: bit for bit the array that it was made from, and the changes that put() made."""
 
+import itertools
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -210,6 +213,34 @@ def test_forked_processes_fetch():
         table, batch_size=None, sampler=[[1, 2], [3, 4]], num_workers=1, multiprocessing_context="fork"
     )
     assert [bits(batch) for batch in loader] == [bits(rows[1:3]), bits(rows[3:5])]
+
+
+def test_processes_forked_beside_puts_fetch_whole_rows():
+    """No lock of a thread that a forked process lacks is held there, and no put() is half done."""
+    rows, ids = np.zeros((3000, 64), np.float32), np.arange(3000)
+    table, end, fork = ibp.Table(rows), threading.Event(), multiprocessing.get_context("fork")
+
+    def change():
+        for number in itertools.count():
+            table.put(ids, np.full_like(rows, number))
+            if end.is_set():
+                return
+
+    def fetch_all():
+        found = table[ids]
+        os._exit(0 if (found == found[0, 0]).all() else 1)
+
+    with ThreadPoolExecutor(1) as threads:
+        changing = threads.submit(change)
+        children = [fork.Process(target=fetch_all) for _ in range(10)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(60)
+            child.kill()
+        end.set()
+        changing.result()
+    assert [child.exitcode for child in children] == [0] * 10
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

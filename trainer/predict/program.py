@@ -1,4 +1,4 @@
-"""The program of ``cohort predict``, ``python -m cohort_gnn.trainer.predict job.json``.
+"""The program of ``cohort predict``, ``python -m cohort_gnn.trainer.predict JOB``; JOB is JSON.
 
 The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``top_k`` (or null),
 ``exclude_seen`` (or null), ``nodes`` (file, or null), ``threshold`` (or null), ``memory_bytes``, ``device``, ``quiet``,
@@ -454,8 +454,8 @@ def stop(number: int, frame) -> None:
     leave(number, frame)
 
 
-def main(job_file: Path) -> int:
-    job = json.loads(job_file.read_text())
+def main(argument: str) -> int:
+    job = json.loads(argument)
     _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, stop)
     try:

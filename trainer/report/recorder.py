@@ -4,15 +4,13 @@ Times are microseconds of the clock of time.monotonic(). A rank's sampler and tr
 """
 
 import json
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from cohort_gnn.base.files import write_whole
+from cohort_gnn.base.files import scratch_folder, write_whole
 from cohort_gnn.spec import files
 from cohort_gnn.spec.results import TIERS, EpochReport
 from cohort_gnn.trainer.report.callback import Callback
@@ -152,8 +150,8 @@ def _facts(slot) -> dict:
 
 def kernels_of(profiler: torch.profiler.profile, categories: tuple[str, ...] = ON_GPU) -> list[dict]:
     """What ran while it profiled, as {"name", "stream", "span", "args"}, spans in seconds of time.monotonic()."""
-    with tempfile.TemporaryDirectory(prefix="cohort-profile-") as folder:
-        path = Path(folder) / "trace.json"
+    with scratch_folder("profile") as folder:
+        path = folder / "trace.json"
         profiler.export_chrome_trace(str(path))
         trace = json.loads(path.read_text())
     shift = trace.get("baseTimeNanoseconds", 0) / 1e9 - (time.time() - time.monotonic())

@@ -114,8 +114,6 @@ def main(job: str) -> int:
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
     except OSError as error:  # a certificate that is not there
         print(f"cohort: {error}", file=sys.stderr)
         return 1

@@ -345,6 +345,25 @@ def test_processes_answer_side_by_side_and_one_that_is_killed_is_replaced(served
     assert again.stderr.count("expected 2 numbers") == 1
 
 
+@pytest.mark.fresh
+def test_ctrl_c_ends_a_service_while_python_starts(data, run, tmp_path):
+    log = tmp_path / "log"
+    with open(log, "w") as said:
+        command = [sys.executable, "-m", "cohort_gnn", "serve", str(run), str(data), "--port", "0"]
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+    about = Path(f"/proc/{process.pid}")
+
+    def is_ready() -> bool:
+        """It is the program, and Python has a handler, or would have one if the signal came now."""
+        sets = re.findall(r"Sig(?:Blk|Cgt):\t(\w+)", (about / "status").read_text())
+        noted = any(int(numbers, 16) >> signal.SIGINT - 1 & 1 for numbers in sets)
+        return noted and b"cohort_gnn.trainer.serve" in (about / "cmdline").read_bytes()
+
+    wait_until(is_ready, SECONDS_TO_START, "the program")
+    process.send_signal(signal.SIGINT)
+    assert (process.wait(timeout=30), log.read_text()) == (-signal.SIGINT, "")
+
+
 def test_what_a_killed_service_left_is_removed_by_the_next_one(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / f"cohort-serve-{os.getuid()}.123-0123abcd.tmp"

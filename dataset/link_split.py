@@ -22,7 +22,7 @@ from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.dataset.treatment import FILE as TREATMENT
-from cohort_gnn.dataset.writer import demand_no_problem, output_folder
+from cohort_gnn.dataset.writer import demand_no_problem, output_folder, unreplaced
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.meta import by_type, read_meta
 
@@ -76,31 +76,33 @@ def split_links(
     if os.path.realpath(out) == os.path.realpath(source):
         hint = "choose another: the links that are held out would be lost"
         raise CohortError(str(out), "another folder than that of the data set", "the same", hint)
-    data = open_dataset(source)
-    if any(table.x is None for table in (*data.feature_tables, *data.edge_tables)):
-        hint = "split the data set before cohort dataset prepare"
-        raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
-    edges, generator = link_edges(data, relation), np.random.default_rng(seed)
-    _demand_not_averaged(edges)
-    warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
-    sources, targets = edges.endpoints()
-    times = _times(edges) if by_time else None
-    split_of_edge = _split_of_edges(edges, sources, targets, shares, generator, times)
-    keys = edges.keys(sources, targets)
-    every = _first_times(keys, times)
-    with output_folder(out, overwrite) as folder:
-        path = Path(folder.path)
-        for number, split in enumerate(HELD_OUT, start=1):
-            is_held = split_of_edge == number
-            pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
-            last = None if times is None else _last_times(edges, pairs, keys[is_held], times[is_held])
-            others = _negatives(edges, pairs[:, 0], every, negatives, generator, last)
-            save_links(path, split, HeldOut(pairs, others, times=last), edges)
-        is_held = split_of_edge > 0
-        kept = _kept_elsewhere(edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
-        kept[edges.relation] = ~is_held
-        _write_rest(data, path, Path(folder.out).name, kept)
-        demand_no_problem(out, path)
+    with unreplaced(source) as demand_unreplaced:
+        data = open_dataset(source)
+        if any(table.x is None for table in (*data.feature_tables, *data.edge_tables)):
+            hint = "split the data set before cohort dataset prepare"
+            raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
+        edges, generator = link_edges(data, relation), np.random.default_rng(seed)
+        _demand_not_averaged(edges)
+        warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
+        sources, targets = edges.endpoints()
+        times = _times(edges) if by_time else None
+        split_of_edge = _split_of_edges(edges, sources, targets, shares, generator, times)
+        keys = edges.keys(sources, targets)
+        every = _first_times(keys, times)
+        with output_folder(out, overwrite) as folder:
+            path = Path(folder.path)
+            for number, split in enumerate(HELD_OUT, start=1):
+                is_held = split_of_edge == number
+                pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
+                last = None if times is None else _last_times(edges, pairs, keys[is_held], times[is_held])
+                others = _negatives(edges, pairs[:, 0], every, negatives, generator, last)
+                save_links(path, split, HeldOut(pairs, others, times=last), edges)
+            is_held = split_of_edge > 0
+            kept = _kept_elsewhere(edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
+            kept[edges.relation] = ~is_held
+            _write_rest(data, path, Path(folder.out).name, kept)
+            demand_unreplaced()
+            demand_no_problem(out, path)
     return Path(out)
 
 

@@ -197,6 +197,30 @@ def output_folder(
         folder.discard()
 
 
+@contextlib.contextmanager
+def unreplaced(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
+    """Yields what raises CohortError if another command (append, import --overwrite) has replaced the data set since:
+    files of the old one and of the new one do not belong together. Errors inside are looked at in this light, too."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # opening the data set says why
+        yield lambda: None
+        return
+
+    def demand() -> None:
+        if not os.path.samestat(os.stat(folder), os.fstat(descriptor)):
+            actual = "one that another command has replaced meanwhile"
+            raise CohortError(str(folder), "a data set that stays as it is", actual, "run this command again")
+
+    try:
+        yield demand
+    except Exception:
+        demand()
+        raise
+    finally:
+        os.close(descriptor)
+
+
 def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], None] = lambda rows: None) -> list[int]:
     """Writes rows [n, D] of one type, n in each chunk, into a .npy file; returns its shape, [0, 0] without any.
 

@@ -16,6 +16,7 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import demand_writable, replacing
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.reader import open
+from cohort_gnn.dataset.writer import unreplaced
 
 NODES_AT_ONCE = 1 << 16
 METHODS = ("metis", "streaming", "random")
@@ -62,9 +63,11 @@ def partition(
     if not 0 <= seed < 2**64:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
     folder = os.fspath(path)
-    with _ended_at_once() if method == "metis" else contextlib.nullcontext():
-        parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
-    result = _measured(folder, parts, num_parts)
+    with unreplaced(folder) as demand_unreplaced:
+        with _ended_at_once() if method == "metis" else contextlib.nullcontext():
+            parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
+        result = _measured(folder, parts, num_parts)
+        demand_unreplaced()
     file, hint = parts_file(folder, num_parts), "the data set's folder must be writable, and its disk not full"
     with demand_writable(file, "a file that can be written", hint), replacing(file) as made, made.open("wb") as out:
         np.save(out, parts)

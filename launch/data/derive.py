@@ -17,7 +17,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.meta import META
 from cohort_gnn.dataset.prepared import is_prepared
 from cohort_gnn.dataset.stored_graph import Relation
-from cohort_gnn.dataset.writer import write_rows
+from cohort_gnn.dataset.writer import unreplaced, write_rows
 from cohort_gnn.launch.data.prepare import bytes_bar
 from cohort_gnn.launch.data.stored_rows import StoredRows
 from cohort_gnn.spec.graph import EdgeType
@@ -44,16 +44,18 @@ def register(dataset_commands) -> None:
 
 def derive(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the features are in place."""
-    data = open_dataset(args.path, prefer_raw=True)
-    source = _demand(data, args)
-    relation = data.edge_types[source]
-    begin, rows = time.monotonic(), StoredRows(data.node_types[args.mean_of])
-    file = args.path / f"{args.type}.features.npy"
-    with (
-        bytes_bar("averaging", relation.num_edges * rows.row_bytes) as advance,
-        replacing(file) as temporary,
-    ):
-        _, dim = write_rows(temporary, _means(rows, relation, advance))
+    with unreplaced(args.path) as demand_unreplaced:
+        data = open_dataset(args.path, prefer_raw=True)
+        source = _demand(data, args)
+        relation = data.edge_types[source]
+        begin, rows = time.monotonic(), StoredRows(data.node_types[args.mean_of])
+        file = args.path / f"{args.type}.features.npy"
+        with (
+            bytes_bar("averaging", relation.num_edges * rows.row_bytes) as advance,
+            replacing(file) as temporary,
+        ):
+            _, dim = write_rows(temporary, _means(rows, relation, advance))
+            demand_unreplaced()
     dtype = _dtype_of_means(rows)
     _record_features(args.path, args.type, {"file": file.name, "dim": dim, "dtype": dtype, "derived": source})
     seconds = time.monotonic() - begin

@@ -27,7 +27,7 @@ from cohort_gnn.dataset.prepared import (
     write_prepared,
 )
 from cohort_gnn.dataset.stored_graph import FeatureTable
-from cohort_gnn.dataset.writer import GeneratedRows, output_folder
+from cohort_gnn.dataset.writer import GeneratedRows, output_folder, unreplaced
 from cohort_gnn.ibp.profile import CODECS, MANTISSA_BITS
 from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
 from cohort_gnn.launch.options.parser import kind
@@ -83,6 +83,15 @@ def prepare(args: argparse.Namespace) -> int:
     """Runs the command; 0 when DIR/prepared is in place."""
     if is_prepared(args.path):
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
+    with unreplaced(args.path) as demand_unreplaced:
+        _prepare(args, demand_unreplaced)
+    if any((args.path / SHARDS_FOLDER).glob("*.ibp")):
+        note = f"holds parts of rows that were encoded before; repeat: cohort dataset shard {args.path} --parts K"
+        print(f"{args.path / SHARDS_FOLDER}: {note}", file=sys.stderr)
+    return 0
+
+
+def _prepare(args: argparse.Namespace, demand_unreplaced: Callable[[], None]) -> None:
     with_edges = args.reorder == "none"  # rows of edges stay raw where nodes are renumbered
     data = open_dataset(args.path, prefer_raw=True) if with_edges else _to_renumber(args)
     tables = {name: StoredRows(table) for name, table in _tables_of(data, with_edges).items()}
@@ -90,7 +99,7 @@ def prepare(args: argparse.Namespace) -> int:
     raw = {name: RawRows.from_file(rows.file) for name, rows in tables.items()}
     profiles = _profiles(args, tables, out)
     if not profiles:
-        return 0
+        return
     num_bytes = sum(tables[name].num_rows * tables[name].row_bytes for name in profiles)
     with output_folder(out, overwrite=True) as folder, bytes_bar("encoding", num_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
@@ -102,14 +111,11 @@ def prepare(args: argparse.Namespace) -> int:
             if RawRows.from_file(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
+        demand_unreplaced()
         write_prepared(folder.path, {name: raw[name] for name in profiles}, list(map(data.key_of, data.edge_types)))
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
-            _drop_raw(tables[name], order, out / encoded_file(name))
-    if any((args.path / SHARDS_FOLDER).glob("*.ibp")):
-        note = f"holds parts of rows that were encoded before; repeat: cohort dataset shard {args.path} --parts K"
-        print(f"{args.path / SHARDS_FOLDER}: {note}", file=sys.stderr)
-    return 0
+            _drop_raw(tables[name], order, out / encoded_file(name), demand_unreplaced)
 
 
 def _to_renumber(args: argparse.Namespace) -> StoredGraph:
@@ -258,7 +264,7 @@ class RowsToEncode:
         return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
 
 
-def _drop_raw(rows: StoredRows, order, file: Path) -> None:
+def _drop_raw(rows: StoredRows, order, file: Path, demand_unreplaced: Callable[[], None]) -> None:
     """Removes the raw features when every row that the new file holds is one of them, bit for bit."""
     encoded = ibp.load(file)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
@@ -270,6 +276,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
                 place = f"{file}: rows {first} to {last - 1}"
                 raise CohortError(place, f"the rows of {rows.file}", "rows that differ", "the raw features are kept")
             advance((last - first) * rows.row_bytes)
+    demand_unreplaced()
     rows.file.unlink()
     print(f"{rows.file}: removed after comparing all rows", file=sys.stderr)
 

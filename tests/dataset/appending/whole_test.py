@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import random
 import shutil
@@ -100,6 +101,8 @@ def test_readers_keep_what_they_opened_and_open_one_of_the_two(root, tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     try:
+        while not counts and not failures:
+            time.sleep(0.001)
         append_to(root, data)
         shapes = [(graph.num_nodes, graph.num_edges) for graph in (before, open_dataset(data))]
         while counts != set(shapes) and not failures:
@@ -122,6 +125,43 @@ def test_a_second_writer_is_refused(root, tmp_path):
     os.close(descriptor)
     append_to(root, data)
     assert files_of(data) == files_of(root / "new")
+
+
+@pytest.mark.parametrize(
+    "words, within",
+    [
+        (["partition", "DATA", "--parts", 2], "dataset.partitioning.partition._measured"),
+        (["split-links", "DATA", "OUT"], "dataset.link_split._write_rest"),
+        (["prepare", "DATA", "--codec", "raw"], "launch.data.prepare.encode_rows"),
+        (["prepare", "DATA", "--codec", "raw", "--reorder", "degree"], "launch.data.prepare.renumber"),
+        (["prepare", "DATA", "--codec", "raw", "--drop-raw"], "launch.data.prepare._drop_raw"),
+        (["derive", "TYPED", "author", "--mean-of", "paper", "--over", "writes"], "launch.data.derive._means"),
+    ],
+)
+def test_a_command_notices_that_another_has_replaced_its_data_set(root, tmp_path, monkeypatch, words, within):
+    """As an append does; here with equal files, so that nothing but the folder itself shows it."""
+    data, module = tmp_path / "data", importlib.import_module("cohort_gnn." + within.rpartition(".")[0])
+    if "TYPED" in words:
+        sizes = ["--nodes", 300, "--edges", 2000, "--dim", DIM, "--classes", 2]
+        assert here("dataset", "generate", data, "--kind", "typed", *sizes).returncode == 0
+    else:
+        shutil.copytree(root / "old", data)
+    name = within.rpartition(".")[2]
+    inner = getattr(module, name)
+
+    def replace_and_go_on(*arguments, **named):
+        shutil.copytree(data, tmp_path / "new", copy_function=os.link)
+        data.rename(tmp_path / "before")
+        (tmp_path / "new").rename(data)
+        return inner(*arguments, **named)
+
+    monkeypatch.setattr(module, name, replace_and_go_on)
+    places = {"DATA": data, "TYPED": data, "OUT": tmp_path / "out"}
+    done = here("dataset", *(places.get(word, word) for word in words))
+    refused(done, 1, f"{data}: expected a data set that stays as it is, found one that another command has replaced")
+    new = {file for file in files_of(data) if file not in files_of(tmp_path / "before")}
+    assert not (tmp_path / "out").exists() and not new and check(data) == []
+    assert "TYPED" in words or (data / "features.npy").exists()
 
 
 def test_derived_files_come_along_where_they_fit(root, tmp_path):

@@ -109,6 +109,9 @@ def _times_of(data: Any) -> dict[str, Any]:
     """A Data object's times of edges and of nodes; `time` may be either."""
     edge_times, times = getattr(data, "edge_time", None), getattr(data, "time", None)
     if times is not None and len(times) == len(data.x):
+        if edge_times is None and len(times) == data.num_edges:
+            hint = "data.edge_time has times of edges"
+            warn_user(f"data.time: taken for times of nodes, of which there are as many as edges; {hint}")
         return {"edge_time": edge_times, "node_time": times}
     return {"edge_time": times if edge_times is None else edge_times}
 

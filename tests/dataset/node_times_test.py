@@ -82,6 +82,16 @@ def test_a_data_object_and_tensors_have_times_of_nodes(tmp_path):
     assert open_dataset(tmp_path / "new").node_times.tolist() == [TIMES[old] for old in old_of_new]
 
 
+def test_times_that_fit_nodes_and_edges_are_warned_of(tmp_path):
+    data = Data(x=torch.from_numpy(X), edge_index=torch.from_numpy(EDGES[:, :4]), time=torch.tensor(TIMES))
+    with pytest.warns(UserWarning, match="^data.time: taken for times of nodes, of which there are as many as edges"):
+        written = open_dataset(from_pyg(data, tmp_path / "nodes"))
+    assert written.node_times.tolist() == TIMES
+    data.edge_time = data.time
+    del data.time
+    assert open_dataset(from_pyg(data, tmp_path / "edges")).node_times is None
+
+
 def test_types_have_times_of_their_own(tmp_path):
     data = HeteroData()
     data["a"].x, data["a"].time = torch.ones(4, 1), torch.tensor(TIMES)

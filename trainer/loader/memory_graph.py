@@ -12,7 +12,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.data.data import BaseData
 from torch_geometric.data.storage import BaseStorage
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.channel.run_folder import RunFolder
 from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
 from cohort_gnn.dataset.arrays import ADJ_HINT, edge_times, edge_weights, times_of_sources
@@ -71,6 +71,9 @@ class MemoryGraph:
                 demand_rows(_place("x", name), x, store.get("num_nodes"))
         self._ends = {name: self._ends_of(name, store) for name, store in self._edges.items()}
         self._node_times: dict[Name, np.ndarray] = {}
+        self._weight_attr = weight_attr
+        for store in self._edges.values():
+            _warn_of_unclear(store, weight_attr)
         times, weights = self._times_of_edges(time_attr), self._weights_of_edges(weight_attr)
         # Of the node types whose rows the data set has, the tensor of these, and how often it had been changed.
         self._rows = {
@@ -137,9 +140,10 @@ class MemoryGraph:
         for key, value in graph_store.items():
             if key in loader_keys:
                 continue
-            if graph_store.is_node_attr(key):
+            are_weights = key == self._weight_attr and _is_unclear(graph_store, key)
+            if graph_store.is_node_attr(key) and not are_weights:
                 store[key] = _taken(value, n_id, _dim(graph_store, key), device)
-            elif graph_store.is_edge_attr(key):
+            elif graph_store.is_edge_attr(key) or are_weights:
                 if e_id is not None:  # as in PyG, batches without e_id have no attributes of edges
                     store[key] = _taken(value, e_id, _dim(graph_store, key), device)
             else:
@@ -201,7 +205,7 @@ class MemoryGraph:
         weights = {
             name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_weights)
             for name, store in self._edges.items()
-            if _has(store, attribute, for_nodes=False)
+            if _has(store, attribute, for_nodes=False) or _is_unclear(store, attribute)
         }
         if not weights:
             actual, hint = repr(attribute), ""
@@ -273,6 +277,21 @@ def _has(store: BaseStorage, attribute: str, for_nodes: bool) -> bool:
     if store._key is not None:
         return True
     return store.is_node_attr(attribute) if for_nodes else store.is_edge_attr(attribute)
+
+
+def _is_unclear(store: BaseStorage, key: str) -> bool:
+    """Whether an array fits nodes and edges, as there are as many, and its name does not say which; PyG says: nodes."""
+    if store._key is not None or key not in store or store.num_nodes != store.num_edges:
+        return False
+    return (
+        store.is_node_attr(key) and key not in ("x", "y", "pos") and not any(part in key for part in ("node", "mask"))
+    )
+
+
+def _warn_of_unclear(store: BaseStorage, weight_attr: str | None) -> None:
+    if unclear := [f"data.{key}" for key in store.keys() if key != weight_attr and _is_unclear(store, key)]:
+        hint = 'only names with "edge" in them are of edges, such as data.edge_weight'
+        warn_user(f"{', '.join(unclear)}: taken for arrays of nodes, of which there are as many as edges; {hint}")
 
 
 def _count(name: Name, store: BaseStorage) -> int:

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -197,6 +198,23 @@ def test_edges_and_nodes_that_are_none(shm):
     more = Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), num_nodes=3)
     with pytest.raises(CohortError, match="x: expected num_nodes = 3 rows, found 2"):
         NeighborLoader(more, [2], device="cpu")
+    assert shm.runs() == []
+
+
+def test_arrays_that_fit_nodes_and_edges_are_warned_of(shm):
+    """PyG takes them for arrays of nodes; weights that draws depend on are of edges."""
+    ring = torch.stack([torch.arange(4), torch.arange(1, 5) % 4])
+    data = Data(
+        x=torch.ones(4, 1), edge_index=ring, w=torch.arange(1.0, 5), edge_attr=torch.arange(4), mask=ring[0] > 1
+    )
+    with pytest.warns(UserWarning, match=r"^data.w: taken for arrays of nodes, .* as many as edges; only names with"):
+        NeighborLoader(data, [-1], device="cpu").close()
+    with NeighborLoader(data, [-1], torch.tensor([3, 2]), batch_size=2, device="cpu", weight_attr="w") as loader:
+        batch = next(iter(loader))
+        assert batch.n_id.tolist() == [3, 2, 1] and batch.w.tolist() == [3, 2] and batch.edge_attr.tolist() == [2, 1]
+    data = Data(x=torch.ones(4, 1), edge_index=ring[:, :3], w=torch.arange(3))
+    with warnings.catch_warnings(action="error"):
+        NeighborLoader(data, [-1], device="cpu").close()
     assert shm.runs() == []
 
 

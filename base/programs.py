@@ -221,8 +221,6 @@ def end_program(code: int) -> NoReturn:
     and not where code of the user's has run: it may have files to write yet, which Python closes."""
     if has_imported() or any(os.environ.get(name) for name in OF_TOOLS):
         sys.exit(code)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends what is left here without a traceback
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     flush_output()

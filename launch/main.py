@@ -1,6 +1,7 @@
 """The command ``cohort``."""
 
 import argparse
+import contextlib
 import importlib
 import os
 import select
@@ -9,6 +10,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from errno import EAGAIN, EMFILE, ENOENT
 from typing import NoReturn
 
@@ -54,13 +56,6 @@ def program() -> NoReturn:
 def main(argv: list[str] | None = None) -> int:
     """Parses and runs one command; returns the exit code (0 well, 1 failed, 2 bad arguments, 128 + n: signal n)."""
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)  # PyG's, as it is imported
-    # SIGTERM and SIGHUP end a command as Ctrl-C does, so that nothing is left behind. Commands with programs to end
-    # have handlers of their own for that time; under nohup SIGHUP is ignored.
-    handled = []
-    if threading.current_thread() is threading.main_thread():
-        handled = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is signal.SIG_DFL]
-    for number in handled:
-        signal.signal(number, leave)
     try:
         words = sys.argv[1:] if argv is None else argv
         module = _program_of(words) if argv is None and not {"-h", "--help"} & {*words} else None
@@ -85,9 +80,24 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that cannot be written
         print(f"cohort: {_said_of(error)}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _ended_by_exceptions() -> Iterator[None]:
+    """Inside, Ctrl-C, SIGTERM and SIGHUP end a command by an exception, so that nothing is left behind. Commands with
+    programs to end have handlers of their own for that time; under nohup SIGHUP is ignored."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: leave, signal.SIGHUP: leave}
+    is_main = threading.current_thread() is threading.main_thread()
+    handled = {
+        number: handlers[number] for number in handlers if is_main and signal.getsignal(number) is signal.SIG_DFL
+    }
+    for number, handler in handled.items():
+        signal.signal(number, handler)
+    try:
+        yield
     finally:
-        for number in handled:  # for callers of main() that go on
-            if signal.getsignal(number) is leave:
+        for number, handler in handled.items():  # for callers of main() that go on
+            if signal.getsignal(number) is handler:
                 signal.signal(number, signal.SIG_DFL)
 
 
@@ -123,9 +133,10 @@ def _run(parser: argparse.ArgumentParser, words: list[str], early: EarlyProgram 
     except FileNotFoundError as error:  # with which libraries of PyTorch end the process
         raise CohortError("the current folder", "one that exists", "that it was removed", "cd to another") from error
     args.command_line = shlex.join(["cohort", *words])
-    code = args.func(args)
-    sys.stdout.flush()
-    return code
+    with _ended_by_exceptions():
+        code = args.func(args)
+        sys.stdout.flush()
+        return code
 
 
 def _program_of(words: list[str]) -> str | None:

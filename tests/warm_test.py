@@ -97,7 +97,8 @@ def test_a_forked_program_has_the_filters_and_the_sitecustomize_of_a_fresh_one(t
 
 
 def test_a_forked_program_is_told_signals():
-    text = "import time; print('here', flush=True); time.sleep(60)"
+    # Python has a look at signals between two sleeps: it notices one that comes just before a sleep only after it.
+    text = "import time; print('here', flush=True)\nfor _ in range(600): time.sleep(0.1)"
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with subprocess.Popen(
             [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -1,17 +1,18 @@
 """The command ``cohort``, as the installed script and as ``python -m cohort_gnn``."""
 
 import os
+import signal
 import sys
 
 
 def program() -> None:
-    """The process of the command; Ctrl-C ends it while its modules are loaded, too."""
-    try:
-        from cohort_gnn.launch.main import program
+    """The process of the command. Until the command begins, Ctrl-C ends it at once, as other signals do: what a handler
+    raises between two steps of a module that is being loaded may crash it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from cohort_gnn.launch.main import program
 
-        program()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    program()
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ def features(place: str, array: np.ndarray, vanished: Vanished | None = None) ->
     demand_shape(place, array, (None, None))
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
-    if 0 in array.shape:
-        raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
+    if array.shape[1] == 0:
+        raise CohortError(place, "at least one column", f"shape {list(array.shape)}")
     demand_no_bits(place, array.dtype)
     rows = array.astype(feature_dtype(array.dtype), copy=False)
     _demand_unrounded(place, array, rows)

@@ -204,8 +204,8 @@ class EdgeData:
         rows, block_bytes = features.matrix, self._block_bytes
         if not isinstance(rows, np.ndarray):
             shape = write_rows(folder / UNSORTED, features.chunks(block_bytes))
-            rows = np.load(folder / UNSORTED, mmap_mode="r") if 0 not in shape else np.empty(shape)
-        if len(rows) != self._count or 0 in rows.shape:
+            rows = np.load(folder / UNSORTED, mmap_mode="r") if 0 not in shape else features.none()
+        if len(rows) != self._count or rows.shape[1] == 0:
             expected = f"{self._count} rows of at least one column, one row per edge"
             raise CohortError(features.place, expected, f"shape {list(rows.shape)}")
         row_bytes = np.ascontiguousarray(rows).view(np.uint8)

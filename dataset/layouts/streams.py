@@ -306,6 +306,7 @@ class Rows:
         titles: the same, of all as well, where the table names them and none is encoded.
         declared: columns of unlike types, whose encoding is fitted to training rows before the rows can be read.
         fitted: how the columns were encoded.
+        width: D where a source without rows says it; 0: it does not.
     """
 
     place: str
@@ -316,6 +317,11 @@ class Rows:
     titles: tuple[str, ...] = ()
     declared: DeclaredColumns | None = None
     fitted: tuple[FittedColumn, ...] = ()
+    width: int = 0
+
+    def none(self) -> np.ndarray:
+        """[0, D]: the rows of a source that has none."""
+        return np.empty((0, self.width), np.uint16 if self.dtype == "bfloat16" else self.dtype)
 
     @staticmethod
     def from_declared(declared: DeclaredColumns) -> Rows:
@@ -335,7 +341,9 @@ class Rows:
         if before is not None:
             declared.demand_same(before, where)
         fitted = tuple(declared.fit(rows) if before is None else before)
-        return replace(self, chunks=lambda size: declared.encoded(fitted, size), fitted=fitted, declared=None)
+        width = sum(len(column.names) for column in fitted)
+        chunks = lambda size: declared.encoded(fitted, size)  # noqa: E731
+        return replace(self, chunks=chunks, fitted=fitted, declared=None, width=width)
 
     @staticmethod
     def ones(place: str, count: int) -> Rows:
@@ -366,7 +374,7 @@ class Rows:
                 yield rows if dtype else arrays.features(file.place, rows, vanished)
             vanished.demand_none()
 
-        return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
+        return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks, width=file.shape[1])
 
     @staticmethod
     def from_parts(place: str, parts: Sequence[Rows]) -> Rows:
@@ -394,7 +402,8 @@ class Rows:
 
         chosen = tuple(table.titles[i] for i in columns or ())
         titles = (chosen or tuple(table.titles)) if table.names else ()
-        return Rows(str(table.path), "float32", chunks, columns=chosen, titles=titles)
+        width = len(chosen or table.titles)
+        return Rows(str(table.path), "float32", chunks, columns=chosen, titles=titles, width=width)
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ class _Statistics:
             if not self._moments.count:
                 hint = "nulls: zero needs none; leave standardize out"
                 raise CohortError(self._place, "a value in a row of the training split", "none", hint)
-            mean, deviation = self._moments.mean.tolist(), self._moments.deviation.tolist()
+            mean, deviation = (numbers.tolist() for numbers in self._moments.mean_and_deviation())
         if how.kind == "number":
             names = [name] if self._width in (None, 1) else [f"{name}[{i}]" for i in range(self._width)]
             names += [f"{name} is null"] if how.nulls != "refuse" else []

@@ -285,3 +285,30 @@ edges: [{{type: [paper, cites, paper], file: cites.csv, features: ["a:c"]}},
         assert list(found) == EXPECTED
     (tmp_path / "graph.yaml").write_text(text.replace("file: cites.csv", "file: edges.npy"))
     assert "a file, for edges without a table" in refusal(tmp_path / "graph.yaml").expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "declared", "npy", "pyg"])
+def test_relations_without_edges_keep_their_columns(tmp_path, kind):
+    none = np.empty((2, 0), np.int64)
+    if kind == "pyg":
+        data = HeteroData()
+        data["paper"].x = torch.from_numpy(GRAPH.x)
+        data["paper", "cites", "paper"].edge_index = torch.from_numpy(none)
+        data["paper", "cites", "paper"].edge_attr = torch.empty(0, 3)
+        data["paper", "reads", "paper"].edge_index = torch.from_numpy(GRAPH.edge_index)
+        graph = open_dataset(from_pyg(data, tmp_path / "out", target="paper"))
+    else:
+        (tmp_path / "cites.csv").write_text("src,dst,a,b,c\n")
+        np.save(tmp_path / "x.npy", GRAPH.x)
+        np.save(tmp_path / "edges.npy", GRAPH.edge_index)
+        np.save(tmp_path / "rows.npy", ROWS[:0])
+        features = {"csv": "[a, b, c]", "declared": "[{column: a, nulls: zero}, b]", "npy": "rows.npy"}[kind]
+        (tmp_path / "graph.yaml").write_text(f"""
+nodes: {{paper: {{features: x.npy, count: {GRAPH.num_nodes}}}}}
+target: paper
+edges: [{{type: [paper, cites, paper], file: cites.csv, features: {features}}},
+        {{type: [paper, reads, paper], file: edges.npy}}]
+""")
+        graph = imported(tmp_path / "graph.yaml")
+    assert check(graph.path) == []
+    assert graph.edge_types["paper", "cites", "paper"].edge_attr.shape == (0, 3)

@@ -17,6 +17,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph, original_ids, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.columns import read_columns, write_columns
+from cohort_gnn.dataset.tables import moments
 
 V, E = 60, 200
 ROWS = np.arange(V)
@@ -72,6 +73,19 @@ def test_numbers_with_nulls_are_filled_and_standardized_by_the_training_rows(tmp
             assert np.array_equal(x[:, 2], USERS["age"])
     names = [name for column in read_columns(tmp_path / "mean-True").nodes["node"] for name in column.names]
     assert names == ["income", "income is null", "age"]
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_pieces_of_a_table_change_no_bit_of_means_and_deviations(tmp_path, monkeypatch, at_once):
+    """As row groups, parts and formats of files do; of more rows than are added up at once."""
+    monkeypatch.setattr(moments, "BLOCK", 16)
+    table = pa.Table.from_pandas(USERS.assign(age=1.7e9 + ROWS**2), preserve_index=False)
+    cut = pa.Table.from_batches(table.to_batches(at_once))
+    features = [{"column": "income", "nulls": "mean"}, {"column": "age", "standardize": True}]
+    whole, pieces = made(tmp_path / "whole", features, table), made(tmp_path / "pieces", features, cut)
+    assert read_columns(whole.path) == read_columns(pieces.path) and np.array_equal(whole.x, pieces.x)
+    age = 1.7e9 + ROWS**2
+    np.testing.assert_allclose(whole.x[:, 2], (age - age[TRAIN].mean()) / age[TRAIN].std(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["int64", "Int64", "float64", "csv"])

@@ -108,7 +108,8 @@ def features(place: str, array: np.ndarray, vanished: Vanished | None = None) ->
     if array.shape[1] == 0:
         raise CohortError(place, "at least one column", f"shape {list(array.shape)}")
     demand_no_bits(place, array.dtype)
-    rows = array.astype(feature_dtype(array.dtype), copy=False)
+    with np.errstate(over="ignore"):  # such numbers become infinity, which is refused
+        rows = array.astype(feature_dtype(array.dtype), copy=False)
     _demand_unrounded(place, array, rows)
     seen = Vanished(place) if vanished is None else vanished
     seen.add(array, rows)

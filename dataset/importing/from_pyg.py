@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.importing import tensors
@@ -70,9 +72,9 @@ def from_pyg(
         option = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
         raise CohortError("from_pyg", f"a HeteroData with {option}", f"a {type(data).__name__}", f"leave {option} out")
     _demand_data(data)
-    members = data.to_dict() if hasattr(data, "to_dict") else {}
+    members: dict[str, Any] = data.to_dict() if hasattr(data, "to_dict") else {}
     num_edges = next(iter(getattr(members.get("edge_index"), "shape", ())[1:]), None)
-    num_nodes = next((len(members[name]) for name in ("x", "y") if members.get(name) is not None), None)
+    num_nodes = next((count for name in ("x", "y") for count in np.shape(members.get(name, ()))[:1] if count), None)
     cures = kept_under_other_names(members, members.get("num_nodes", num_nodes), num_edges)
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
@@ -107,8 +109,9 @@ def _demand_data(data: Any) -> None:
 
 def _times_of(data: Any) -> dict[str, Any]:
     """A Data object's times of edges and of nodes; `time` may be either."""
-    edge_times, times = getattr(data, "edge_time", None), getattr(data, "time", None)
-    if times is not None and len(times) == len(data.x):
+    edge_times: Any = getattr(data, "edge_time", None)
+    times: Any = getattr(data, "time", None)
+    if np.shape(times)[:1] == np.shape(data.x)[:1] != ():
         if edge_times is None and len(times) == data.num_edges:
             hint = "data.edge_time has times of edges"
             warn_user(f"data.time: taken for times of nodes, of which there are as many as edges; {hint}")
@@ -120,7 +123,7 @@ def _warn_of_float32(features: Mapping[str, Any]) -> None:
     """Warns if a data set does not keep the dtype of features; `features`: by name."""
     for place, x in features.items():
         dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
-        if x is not None and dtype not in KEPT_DTYPES:
+        if dtype and dtype not in KEPT_DTYPES:
             kept = ", ".join(KEPT_DTYPES)
             cure = ".float() says so without a warning"
             warn_user(f"{place} {dtype} is stored as float32: a data set keeps {kept}; {cure}")

@@ -119,9 +119,9 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
 
 def demand_rows(place: str, x: Any, num_nodes: Any) -> None:
     """Raises CohortError unless there are as many rows as nodes; `num_nodes` None: not declared."""
-    if num_nodes is not None and int(num_nodes) != len(x):
-        hint = "give each node a row, or leave num_nodes out"
-        raise CohortError(place, f"num_nodes = {int(num_nodes)} rows", f"{len(x)}", hint)
+    if num_nodes is not None and np.shape(x)[:1] != (int(num_nodes),):
+        actual, hint = str(next(iter(np.shape(x)), "a single number")), "give each node a row, or leave num_nodes out"
+        raise CohortError(place, f"num_nodes = {int(num_nodes)} rows", actual, hint)
 
 
 def masks_of(data: Any) -> dict[str, np.ndarray | None]:

@@ -142,8 +142,8 @@ def _dict_of(place: str, content: Any) -> dict:
 
 def edge_attr_of(data: Any) -> Any:
     """edge_attr of a Data or of the store of a relation, in which [E] becomes [E, 1]."""
-    attributes = getattr(data, "edge_attr", None)
-    return attributes[:, None] if attributes is not None and len(attributes.shape) == 1 else attributes
+    attributes: Any = getattr(data, "edge_attr", None)
+    return attributes[:, None] if len(getattr(attributes, "shape", ())) == 1 else attributes
 
 
 def _num_nodes(place: str, declared: Any, tensors: dict) -> int | None:

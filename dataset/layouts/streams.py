@@ -232,6 +232,8 @@ class Weights:
     @staticmethod
     def from_array(array: Array, are_times: bool = False) -> Weights:
         """Weights or times in an array: numbers [E] or [E, 1]."""
+        if not array.shape:
+            raise CohortError(array.place, "a number for each edge or node", "a single number")
         return Weights(
             array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-
 BLOCK = 1 << 16  # rows that are added up at once
 
 

@@ -227,3 +227,21 @@ def test_integers_that_float32_rounds_are_no_features(tmp_path):
     with pytest.raises(CohortError, match="found 18446744073709551615, rounded to 18446744073709551616"):
         from_tensors(tmp_path / "rounded", x=largest, edge_index=edges)
     assert [path.name for path in tmp_path.iterdir()] == ["exact"]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("name", ["x", "y", "time", "edge_time", "edge_weight", "edge_attr", "train_mask"])
+@pytest.mark.parametrize("number", [5.0, torch.tensor(5.0)])
+def test_a_single_number_in_place_of_an_array_is_refused(tmp_path, name, number, typed):
+    """What belongs to the whole graph may have any name."""
+    data = Data(x=torch.ones(6, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    if typed:
+        typed_data = HeteroData()
+        typed_data["a"].x, typed_data["a"].y = data.x, torch.arange(6)
+        typed_data["a", "to", "a"].edge_index = data.edge_index
+        typed_data["a", "to", "a"].update({name: number}) if "edge" in name else typed_data["a"].update({name: number})
+        data = typed_data
+    else:
+        data[name] = number
+    with pytest.raises(CohortError, match=r"found (shape \[\]|float(32|64) \[\]|dtype float|a single number)"):
+        from_pyg(data, tmp_path / "out")

@@ -21,7 +21,6 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import machines
 from cohort_gnn.launch.run.machines import Machine, this_machine
 from cohort_gnn.launch.run.meeting import BEAT_SECONDS, LOOK_SECONDS
-from cohort_gnn.launch.run.supervise import OTHERS_SECONDS
 
 REPEATS = 20 if ALL_TESTS else 1
 
@@ -104,14 +103,22 @@ class Fails(Callback):
 """
 
 
+LONG_WAIT = """
+import sys
+if "-m" in sys.orig_argv and "cohort_gnn" in sys.orig_argv:
+    import cohort_gnn.launch.run.supervise as supervise
+    supervise.OTHERS_SECONDS = 3600
+"""
+
+
 def test_a_fault_of_one_trainer_is_told_by_all_machines_at_once(graph, tmp_path, monkeypatch):
+    """Nobody waits for what others say, where this takes an hour."""
     (tmp_path / "fails.py").write_text(FAILS)
+    (tmp_path / "sitecustomize.py").write_text(LONG_WAIT)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.chdir(tmp_path)
     several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--epochs", 9, "--callbacks", "fails:Fails")
-    several.await_epochs(1)
-    began = time.monotonic()
     assert several.wait() == [1, 1]
-    assert time.monotonic() - began < OTHERS_SECONDS, "nobody waited for what others say"
     said = several.said(0)
     assert f"machine 1 ({socket.gethostname()}): the trainer" in said and "a fault of this trainer's own" in said, said
     assert "a fault of this trainer's own" in several.said(1)

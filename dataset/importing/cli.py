@@ -166,7 +166,7 @@ def add_source_options(group: argparse._ArgumentGroup) -> None:
             str,
             "of text: characters, such as '#': lines that begin so are left out; none: no line is",
         ),
-        ("--null", str, "of text: a text that stands for a missing value, beside empty fields; none: there is none"),
+        ("--null", str, "a text that stands for a missing value, beside empty ones; none: there is none"),
         ("--id-column", str, "column of the ids of nodes in a table of features or labels; none: row i is node i"),
     ):
         metavar = {"--separator": "C", "--header": "yes|no", "--null": "NA", "--id-column": "NAME"}.get(name, "C")

@@ -82,9 +82,19 @@ def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL,
         raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")
     if kind == "csv":
         return TextFile(path, options, wanted)
-    if kind == "duckdb":
-        return DuckTable(path)
-    return ParquetFile(path) if kind == "parquet" else ArrowFile(path)
+    table = DuckTable(path) if kind == "duckdb" else ParquetFile(path) if kind == "parquet" else ArrowFile(path)
+    if options.in_yaml and options.null is not None and _is_number(options.null):
+        hint = "make nulls of it first: NULLIF(column, number) in SQL, replace(number, None) in pandas"
+        raise CohortError(f"{path}: null", "a text, for columns that have types", options.null, hint)
+    table.said = options
+    return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def _parts_of(source: Path, kind: str | None) -> list[Path]:

@@ -43,7 +43,7 @@ def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) 
         classes = ["false", "true"]
     if classes is None and not (types and all(map(values.is_text, types))):
         return None
-    named = [values.categories(table.place(column), table.titles[column], part) for part in parts]
+    named = [table.categories(column, part) for part in parts]
     texts = pa.chunked_array([chunk for part in named for chunk in part.chunks], pa.large_string())
     if classes is None:
         if not _are_names(table, column, texts):
@@ -54,13 +54,13 @@ def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) 
 
 
 def demand_no_null_word(table: TableFile, place: str, texts: pa.ChunkedArray) -> None:
-    """Raises CohortError for a text in a text file that may be a null, such as NA, unless an option settles it."""
-    options = table.options
-    if options is None or options.null is not None:
+    """Raises CohortError for a text that may be a null, such as NA, unless an option settles it."""
+    said = table.said
+    if said.null is not None:
         return
     for text in texts.unique().to_pylist():
         if text is not None and text.strip().lower() in NULL_WORDS:
-            cure = f"{options.says('null', text)}: it is a null; {options.says('null', NONE)}: it is a text like others"
+            cure = f"{said.says('null', text)}: it is a null; {said.says('null', NONE)}: it is a text like others"
             raise CohortError(place, "texts, or nulls", f'"{text}", which may be either', cure)
 
 
@@ -69,7 +69,8 @@ def _are_names(table: TableFile, column: int, texts: pa.ChunkedArray) -> bool:
     is refused where they are read."""
     present = texts.drop_null()
     if table.options is not None:
-        return len(present) > 0 and not any(values.first_bad(text, "numbers") is None for text in _distinct(present))
+        names = [text for text in _distinct(present) if text[0].as_py().strip().lower() not in NULL_WORDS]
+        return len(names) > 0 and not any(values.first_bad(text, "numbers") is None for text in names)
     if len(present) and values.first_bad(present, "numbers") is None:
         hint = "classes: [a, b] names them in order; or convert the column to integers"
         raise CohortError(table.place(column), "names of classes, or numbers", "texts of numbers", hint)

@@ -205,8 +205,9 @@ class _Statistics:
             if how.standardize:
                 self._moments.add(parts if rows is None else parts[rows])
         else:
-            texts = values.categories(self._place, self._name, array)
-            demand_no_null_word(self._table, self._place, texts)
+            texts = self._table.categories(self._number, array)
+            if self._table.options is not None:
+                demand_no_null_word(self._table, self._place, texts)
             kept = texts if rows is None else texts.filter(_as_mask(rows))
             self._vocabulary.update(text for text in kept.unique().to_pylist() if text is not None)
             if len(self._vocabulary) > how.at_most:
@@ -249,7 +250,7 @@ def _encoded(
         return _encoded_numbers(table, number, column, array, first)
     if how.kind == "time":
         return _standardized(_parts(table.place(number), how, array, first), column)
-    texts = values.categories(table.place(number), column.column, array)
+    texts = table.categories(number, array)
     codes = _codes(table.place(number), column, texts, first)
     odd = np.flatnonzero((codes == 0) & ~np.asarray(texts.is_null()))
     if len(odd):

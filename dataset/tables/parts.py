@@ -98,7 +98,7 @@ class Parts(TableFile):
         self.has_open_order = sorted(map(str, files)) != list(map(str, files))
         self._current: TableFile | None = None
         first = open_part(self.files[0])
-        self.options = first.options
+        self.options, self.said = first.options, first.said
         self.names, self._num_columns = list(first.names), len(first.titles)
         self._row_ids = [(first.row_ids, first.count())]
         for file in self.files[1:]:

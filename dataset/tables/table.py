@@ -14,7 +14,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.arrays import Vanished
 from cohort_gnn.dataset.tables import values
-from cohort_gnn.dataset.tables.text_options import TextOptions
+from cohort_gnn.dataset.tables.text_options import GUESSED, NONE, TextOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,7 @@ class TableFile(ABC):
         index: the numbers of columns that the program that wrote the file calls its index.
         row_ids: an index that the file has without a column, other than 0, 1, 2, ...
         options: of a text, what the user says of it; None: the file's columns have types.
+        said: what the user says of any table, of which `null` counts for columns with types, too.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class TableFile(ABC):
     index: list[int]
     row_ids: range | None = None
     options: TextOptions | None = None
+    said: TextOptions = GUESSED
 
     @abstractmethod
     def pieces(self, columns: Sequence[int], kind: ColumnKind, block_bytes: int) -> Pieces:
@@ -134,6 +136,17 @@ class TableFile(ABC):
             if not nulls and any(column_texts.null_count or values.empty(column_texts) for column_texts in texts):
                 raise self._without_values(columns, "texts", arrays, pieces)
             yield texts, fraction
+
+    def categories(self, column: int, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+        """large_string of a column's texts, integers and bools; what the user calls a null is one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names = values.categories(self.place(column), self.titles[column], array)
+        if self.options is not None or self.said.null in (None, NONE):  # a text file was read so
+            return names
+        is_null = pc.is_in(names, value_set=pa.array(["", self.said.null], pa.large_string()))
+        return pc.if_else(is_null, pa.scalar(None, pa.large_string()), names)
 
     def choose(self, wanted: Sequence[str] | None) -> list[int]:
         """Numbers of the wanted columns; None: of all."""

@@ -52,7 +52,7 @@ class TextFile(TableFile):
     options: TextOptions
 
     def __init__(self, path: str | Path, options: TextOptions = GUESSED, wanted: Wanted = ALL):
-        self.path, self.options = Path(path), options
+        self.path, self.options, self.said = Path(path), options, options
         demand_regular(self.path)
         self.comment = b"" if options.comment in (None, NONE) else options.comment.encode()
         start = self._start()

@@ -198,7 +198,7 @@ def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_pa
     }
     (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
     if null is None:
-        with pytest.raises(CohortError, match='"NA", which may be either\n  hint: null: NA: it is a null; null: none'):
+        with pytest.raises(CohortError, match='"NA", which may be either\n  hint: null: NA: it is a null'):
             import_graph(tmp_path, tmp_path / "out")
         return
     import_graph(tmp_path, tmp_path / "out")
@@ -207,6 +207,52 @@ def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_pa
     assert ("country=NA" in names) == (null == "none")
     assert np.array_equal(x[:, names.index("country=NA" if null == "none" else "country=unknown")], ROWS % 4 == 0)
     assert np.array_equal(x[:, names.index("income is null")], ROWS % 7 == 0)
+
+
+@pytest.mark.parametrize("null", [None, "NA", "nan", "none", ""])
+def test_what_is_no_class_is_told_alike_of_every_kind_of_table(null, tmp_path):
+    """A missing label may be an empty text, or "nan", which `astype(str)` of pandas makes of it."""
+    labels = np.array(["yes", "no", "NA", "", "nan"])[ROWS % 5]
+    users, said = USERS.assign(fraud=labels), {} if null is None else {"null": null}
+    users.to_parquet(tmp_path / "users.parquet", index=False)
+    users.to_csv(tmp_path / "users.csv", index=False)
+    PAYMENTS.to_csv(tmp_path / "payments.csv", index=False)
+    found = {}
+    for file in ("users.csv", "users.parquet"):
+        described = {
+            "nodes": {"user": {"file": file, "features": ["age"]} | KEYS | {"split": None} | said},
+            "edges": [{"type": list(PAYS), "file": "payments.csv"} | ENDS],
+        }
+        (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
+        if null is None:
+            with pytest.raises(
+                CohortError, match='"NA", which may be either\n  hint: null: NA: it is a null; null: none'
+            ):
+                import_graph(tmp_path, tmp_path / "out")
+            continue
+        import_graph(tmp_path, tmp_path / "out", overwrite=True)
+        names = np.array([*read_columns(tmp_path / "out").classes, None])
+        found[file] = names[open_dataset(tmp_path / "out").y].tolist()
+    if null is not None:
+        expected = [None if name in ("", null) else name for name in labels.tolist()]
+        assert found["users.csv"] == expected
+        assert found["users.parquet"] == (labels.tolist() if null == "none" else expected)
+
+
+@pytest.mark.parametrize("null", ["NA", "none"])
+def test_texts_that_are_nulls_are_no_categories_of_tables_with_types(null, tmp_path):
+    countries = np.array(["de", "NA", ""])[ROWS % 3]
+    column = {"column": "country", "kind": "category", "nulls": "unknown"}
+    data = made(tmp_path / "out", [column], USERS.assign(country=countries), null=null, fit="all")
+    (fitted,) = read_columns(data.path).nodes["node"]
+    assert fitted.vocabulary == (["de"] if null == "NA" else ["", "NA", "de"])
+    assert np.array_equal(data.x[:, 0], ROWS % 3 > 0 if null == "NA" else np.zeros(V))
+
+
+def test_a_number_is_no_null_of_columns_with_types(tmp_path):
+    """It would be one in a text file, in columns of numbers, too."""
+    with pytest.raises(CohortError, match="null: expected a text, for columns that have types, found -1"):
+        made(tmp_path / "out", ["age"], null="-1")
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

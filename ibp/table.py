@@ -25,7 +25,8 @@ from cohort_gnn.ibp.rows import (
     stream_of,
 )
 
-_locks: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # of all tables, by id()
+_locks: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # by id(), in the order in which they are taken
+HEADER_BYTES = 128  # of a file: FORMAT.md 6
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 
 
@@ -88,8 +89,7 @@ class Table:
         self._spare = spare
         # Once rows were put, WritableRows or DeviceWritableRows of _native: _rows are then its rows.
         self._written: Any = None
-        self._lock = threading.RLock()  # of the numbers below, and of rows that change
-        _locks[id(self._lock)] = self._lock
+        self._lock = lock_for_forks()  # of the numbers below, and of rows that change
         self._rows_fetched = self._rows_put = 0
         self._loaded: tuple | None = None  # what _loaded_again() takes, of a file
 
@@ -119,11 +119,12 @@ class Table:
             verify: False skips the rows' checksums.
             spare: as for Table.
         """
+        header = _header_of(path)
         encoded = load(path, verify=verify)
         if dtype is not None:
             encoded._kind = _kind_named(dtype, encoded.profile, str(path))
         table = cls(encoded, place=place, device=device, spare=spare)
-        table._loaded = (os.path.abspath(path), place, device, dtype, spare)
+        table._loaded = (os.path.abspath(path), header, place, device, dtype, spare)
         return table
 
     @classmethod
@@ -335,6 +336,13 @@ class Table:
 _held: list = []  # during a fork
 
 
+def lock_for_forks():
+    """A lock that no other thread has while a process is forked; whoever has it takes only ones made later."""
+    lock = threading.RLock()
+    _locks[id(lock)] = lock
+    return lock
+
+
 def _hold_locks() -> None:
     """Before a fork: no other thread is within a put() then, or has a lock for which the new process would wait."""
     for reference in _locks.valuerefs():
@@ -351,7 +359,18 @@ def _release_locks() -> None:
 os.register_at_fork(before=_hold_locks, after_in_parent=_release_locks, after_in_child=_release_locks)
 
 
-def _loaded_again(path: str, place: str, device, dtype, spare: float) -> Table:
+def _header_of(path) -> bytes:
+    """What tells a file of encoded rows from others: its sizes and checksums. Nothing of one that load() refuses."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEADER_BYTES)
+    except OSError:
+        return b""
+
+
+def _loaded_again(path: str, header: bytes, place: str, device, dtype, spare: float) -> Table:
+    if (present := _header_of(path)) and present != header:
+        raise CohortError(path, "the file of the table that was pickled", "one with other rows", "pickle it again")
     return Table.load(path, place, device=device, dtype=dtype, verify=False, spare=spare)
 
 

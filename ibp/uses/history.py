@@ -12,9 +12,10 @@ from cohort_gnn.ibp import arrays
 from cohort_gnn.ibp.profile import Profile, fit
 from cohort_gnn.ibp.rows import encode, gpu_of
 from cohort_gnn.ibp.stored import take
-from cohort_gnn.ibp.table import Table, TableStats
+from cohort_gnn.ibp.table import Table, TableStats, lock_for_forks
 
 SAMPLE_ROWS = 65536  # of a push, of which the room for each row is learned
+_FIRST_PUSH = lock_for_forks()
 
 
 class History:
@@ -112,9 +113,15 @@ class History:
             return
         arrays.demand_rows(rows, "History.push: rows")
         values = rows.detach().to(self._device).reshape(-1, self.shape[1]).contiguous()
-        table = self._table or self._fitted(values)
-        table.put(ids.detach().to(self._device).reshape(-1), values)
-        self._table = table
+        named = ids.detach().to(self._device).reshape(-1)
+        table = self._table
+        if table is None:
+            with _FIRST_PUSH:  # of several threads
+                table = self._table or self._fitted(values)
+                table.put(named, values)
+                self._table = table
+        else:
+            table.put(named, values)
 
     def pull(self, ids, out: Tensor | None = None) -> Tensor:
         """Rows by id: [*ids.shape, dim] on the device of the ids.

@@ -102,6 +102,10 @@ def test_a_table_of_a_file_can_be_pickled(tmp_path, monkeypatch):
     told = pickle.dumps(loaded)
     monkeypatch.chdir("/")  # another process may be anywhere
     assert torch.equal(pickle.loads(told)[torch.arange(300)], rows)
+    ibp.Table(rows.flip(0)).save(tmp_path / "rows.ibp")
+    assert torch.equal(loaded[torch.arange(300)], rows)
+    with pytest.raises(CohortError, match="expected the file of the table that was pickled, found one with other rows"):
+        pickle.loads(told)
     loaded.put([3], rows[4:5])
     with pytest.raises(CohortError, match="found rows that were changed"):
         pickle.dumps(loaded)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -161,6 +162,22 @@ def test_rows_of_a_gpu():
     assert torch.equal(history.pull(ids), rows) and torch.equal(history.pull(ids.cpu()), rows.cpu())
     out = torch.empty_like(rows)
     assert history.pull(ids, out) is out and torch.equal(out, rows)
+
+
+def test_two_threads_push_first(monkeypatch):
+    history, rows, fitted = ibp.History(ROWS, DIM), drawn(ROWS, torch.float32, 1), ibp.History._fitted
+    other = threading.Thread(target=lambda: history.push(torch.arange(100, ROWS), rows[100:]))
+
+    def while_another_pushes(self, values):
+        if other.ident is None:
+            other.start()
+            other.join(0.5)  # it waits for this push, or else would be done
+        return fitted(self, values)
+
+    monkeypatch.setattr(ibp.History, "_fitted", while_another_pushes)
+    history.push(torch.arange(100), rows[:100])
+    other.join()
+    assert torch.equal(history.pull(torch.arange(ROWS)), rows)
 
 
 @pytest.mark.gpu

@@ -12,6 +12,7 @@ ENDS = [  # what an edge's source and its target are called
     *(("src", "dst"), ("src", "dest"), ("src", "tgt"), ("source", "target"), ("source", "destination")),
     *(("source", "dest"), ("from", "to"), ("head", "tail"), ("u", "v"), ("start", "end"), ("origin", "destination")),
     *(("sender", "receiver"), ("sender", "recipient"), ("citing", "cited"), ("follower", "followee")),
+    *(("payer", "payee"), ("caller", "callee"), ("subject", "object"), ("row", "col"), ("row", "column")),
 ]
 SOURCES, TARGETS = ({pair[end] for pair in ENDS} for end in range(2))
 NO_WORD = {"id", "ids", "node", "nodes", "vertex", "idx", "index", "key", "name", "num", "number"}
@@ -29,11 +30,15 @@ TYPE_OF_VALUES = re.compile(r"(?<=.):[A-Za-z]+\d*(\[\])?$")  # in a name, as Gra
 def word_of(name: str) -> str:
     """The word in a name that says what it is: "source" of sourceId, source_node, SOURCE and source:int64."""
     name = TYPE_OF_VALUES.sub("", IDS_OF_NEO4J.sub("", name))
-    parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    parts = _parts_of(name)
     words = [part for part in parts if part not in NO_WORD] or parts
     word = "".join(words)
     short = re.sub(r"(node)?(id|idx)$", "", word)
     return short if short in SOURCES | TARGETS else word
+
+
+def _parts_of(name: str) -> list[str]:
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
 def end_columns(names: Sequence[str], types: tuple[str, str] | None = None) -> list[tuple[int, int]]:
@@ -75,9 +80,19 @@ def edge_columns(
     if len(table.titles) > 2 and not (ends_first and not names):
         expected = "columns named src and dst or alike" if names else "two columns, or names of columns"
         raise CohortError(place, expected, shortened(table.titles), f"say which are the source and the target: {cure}")
-    if names and (word_of(names[0]) in TARGETS - SOURCES or word_of(names[1]) in SOURCES - TARGETS):
+    if names and _are_in_reverse(names[0], names[1]):
         raise CohortError(place, "the source before the target", shortened(names), f"say which is which: {cure}")
     return 0, 1
+
+
+def _are_in_reverse(first: str, second: str) -> bool:
+    """Whether names say that the first of two columns has the targets: dst_user and src_user, or node2 and node1."""
+    pair = [re.fullmatch(r"(\D*)(\d+)(\D*)", name) for name in (first, second)]
+    if pair[0] and pair[1] and pair[0].group(1, 3) == pair[1].group(1, 3):
+        return int(pair[0][2]) > int(pair[1][2])
+    sources, targets = SOURCES - TARGETS, TARGETS - SOURCES
+    words = [{word_of(name), *(part for part in _parts_of(name) if len(part) > 1)} for name in (first, second)]
+    return bool(words[0] & targets and not words[0] & sources or words[1] & sources and not words[1] & targets)
 
 
 def may_be_two_types(source: str, target: str) -> bool:

@@ -108,9 +108,12 @@ def test_rows_are_not_given_to_renamed_nodes(tmp_path, run, capsys):
 def test_names_say_the_direction(tmp_path):
     (tmp_path / "e.csv").write_text("destination_id,source_id\n1,0\n2,1\n")
     assert edge_pairs(imported(tmp_path / "e.csv")) == [(0, 1), (1, 2)]
-    for header in ("target,a", "a,source", "to,a"):
+    for header in ("target,a", "a,source", "to,a", "dst_user,src_user", "node2,node1", "nodeTo,a"):
         (tmp_path / "e.csv").write_text(f"{header}\n1,0\n")
         assert "--columns" in refused(tmp_path / "e.csv").hint
+    for header in ("node1,node2", "v1,v2", "src_user,dst_user", "a,b"):
+        (tmp_path / "e.csv").write_text(f"{header}\n0,1\n")
+        assert edge_pairs(imported(tmp_path / "e.csv")) == [(0, 1)]
     (tmp_path / "e.csv").write_text("src,dst,from,to\n1,0,1,0\n")
     assert "one pair of columns" in refused(tmp_path / "e.csv").expected
     (tmp_path / "e.csv").write_text("5,0,1\n6,1,2\n")  # an index, and edges
@@ -126,6 +129,8 @@ def test_names_say_the_direction(tmp_path):
         (["targetId", "sourceId"], (1, 0)),
         (["node_dst", "node_src", "", "x"], (1, 0)),
         (["v", "u"], (1, 0)),
+        (["object", "predicate", "subject"], (2, 0)),
+        (["col", "row", "value"], (1, 0)),
     ],
 )
 def test_ends_of_edges_are_known_by_their_names(names, ends):

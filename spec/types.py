@@ -114,7 +114,17 @@ def checked(place: str, value: Any, type_: Any) -> Any:
     except (msgspec.ValidationError, ValueError):
         limits = (_too_large(repr(_plain(value)), alternative) for alternative in _alternatives(type_))
         expected = next(filter(None, limits), described(type_))
-        raise CohortError(place, expected, repr(value)[:80], meant_by(value, type_)) from None
+        hint = meant_by(value, type_) or _without_quotes(value, type_)
+        raise CohortError(place, expected, repr(value)[:80], hint) from None
+
+
+def _without_quotes(value: Any, type_: Any) -> str:
+    """What to write in Python or TOML for a text of the command line, such as [10, 5] for "10,5"; "" if unknown."""
+    try:
+        meant = parsed(value, type_) if isinstance(value, str) else None
+    except ValueError:
+        return ""
+    return "" if meant is None or isinstance(meant, bool) else f"write it as {meant!r}"
 
 
 def parsed(text: str, type_: Any) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.spec import types
+from cohort_gnn.spec.metrics import MetricNames
 from cohort_gnn.spec.options import Affects, names_that_affect, options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec, as_json, from_json
 
@@ -67,6 +68,22 @@ def test_values_of_python_are_checked_as_words_are():
         with pytest.raises(CohortError) as error:
             types.checked("a", value, types.Positive | None)
         assert error.value.expected == "at most 2,147,483,647"
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "hint"),
+    [
+        ("10,-1", types.Fanout, "write it as [10, -1]"),
+        ("auroc", MetricNames, "write it as ['auroc']"),
+        ("aurok", MetricNames, "did you mean auroc?"),
+        ("0.5", types.Probability, "write it as 0.5"),
+        ("much", types.Probability, ""),
+    ],
+)
+def test_a_word_of_the_command_line_in_place_of_a_value_has_a_cure(text, of, hint):
+    with pytest.raises(CohortError) as error:
+        types.checked("a", text, of)
+    assert error.value.hint == hint
 
 
 def test_a_spec_comes_back_from_json():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.column_names import is_id_name
 from cohort_gnn.dataset.tables.table import TableFile
 
@@ -64,6 +65,8 @@ def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | N
     """[n]: the numbers of a column that may have ids: one with distinct integers, or one named like ids; None for other
     columns."""
     try:
+        if (numbers := _integers_of_texts(table, column, is_named)) is not None:
+            return numbers
         if not is_named and not _looks_distinct(table, column):
             return None
         numbers = table.read([column], np.float64 if is_named else np.int64)
@@ -74,6 +77,24 @@ def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | N
     if numbers.ndim != 1 or not is_named and len(np.unique(numbers)) < len(numbers):
         return None
     return numbers
+
+
+def _integers_of_texts(table: TableFile, column: int, is_named: bool) -> np.ndarray | None:
+    """int64 [n] of a column of texts, among columns with types, that are integers; None: it is no such column."""
+    if table.options is not None:
+        return None
+    parts: list[np.ndarray] = []
+    for (array,), _ in table.pieces([column], "texts", SAMPLE_BYTES):
+        if not values.is_text(values.type_of_values(array.type)) or array.null_count:
+            return None
+        integers = values.integers_of_texts(values.texts(table.place(column), array))
+        if integers is None:
+            return None
+        parts.append(integers.to_numpy())
+        if not is_named and (len(parts[0]) < 2 or len(np.unique(parts[-1])) < len(parts[-1])):
+            return None
+    numbers = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return numbers if is_named or len(np.unique(numbers)) == len(numbers) > 0 else None
 
 
 def _looks_distinct(table: TableFile, column: int) -> bool:

@@ -226,14 +226,14 @@ def test_numbers_of_nodes_need_no_option(folder):
 def test_edges_do_not_turn_round(folder):
     """Columns in another order, of names that do not say which is the source."""
     np.save(folder / "x.npy", np.ones((3, 1), np.float32))
-    (folder / "first.csv").write_text("payer,payee\n0,1\n1,2\n2,0\n")
-    (folder / "more.csv").write_text("payee,payer\n1,0\n")
+    (folder / "first.csv").write_text("buyer,seller\n0,1\n1,2\n2,0\n")
+    (folder / "more.csv").write_text("seller,buyer\n1,0\n")
     import_graph(folder / "first.csv", folder / "data", inputs=SourceOptions(features=folder / "x.npy"))
     for options in ({"edges": folder / "more.csv"}, {"remove_edges": folder / "more.csv"}):
-        with pytest.raises(CohortError, match="expected payer -> payee, as in .*found payee -> payer") as refused:
+        with pytest.raises(CohortError, match="expected buyer -> seller, as in .*found seller -> buyer") as refused:
             append(folder / "data", **options)
-        assert "--columns payer,payee" in refused.value.hint
-    append(folder / "data", edges=folder / "more.csv", inputs=SourceOptions(columns=["payer", "payee"]))
+        assert "--columns buyer,seller" in refused.value.hint
+    append(folder / "data", edges=folder / "more.csv", inputs=SourceOptions(columns=["buyer", "seller"]))
     assert np.load(folder / "data" / "indices.npy").tolist() == [2, 0, 0, 1]
 
 

@@ -7,6 +7,7 @@ import os
 import import_helpers
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from import_helpers import edge_pairs, refusal
@@ -279,3 +280,18 @@ def test_what_is_no_table_says_what_makes_one(tmp_path, table):
     cure = "pyarrow.dataset.dataset" if isinstance(table, str) else "pandas.DataFrame"
     with pytest.raises(CohortError, match=cure):
         from_tables(tmp_path / "out", nodes={"n": {"table": table, "features": ["id"]}}, edges={})
+
+
+@pytest.mark.parametrize("name", ["id", "nr"])
+def test_integers_in_texts_are_ids_in_every_kind_of_table(tmp_path, name):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    table = pa.table({name: ["2", "0", "1"], "x": [2.0, 0.0, 1.0]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    csv.write_csv(table, tmp_path / "x.csv")
+    text = "edges: [{type: [a, to, a], file: e.npy}]\ntarget: a\nnodes: {a: {file: FILE, features: [x]}}\n"
+    for file in ("x.csv", "x.parquet"):
+        (tmp_path / "graph.yaml").write_text(text.replace("FILE", file))
+        error = refused(tmp_path / "graph.yaml")
+        assert f"{name} 0 in row 0" in error.expected and f"id: {name}:" in error.hint
+    pq.write_table(pa.table({name: ["b", "a", "2"], "x": [2.0, 0.0, 1.0]}), tmp_path / "x.parquet")
+    assert import_helpers.imported(tmp_path / "graph.yaml").x.ravel().tolist() == [2.0, 0.0, 1.0]

@@ -75,7 +75,9 @@ class Sage(nn.Module):
         for layer, conv in enumerate(self.convs):
             num_edges = 0 if alone else sum(batch.num_sampled_edges[: hops - layer])
             num_targets = sum(batch.num_sampled_nodes[: hops - layer])
-            x = conv((x, x[:num_targets]), batch.edge_index[:, :num_edges])
+            weights = batch.get("edge_weight")
+            shares = {} if weights is None else {"edge_weight": weights[:num_edges]}
+            x = conv((x, x[:num_targets]), batch.edge_index[:, :num_edges], **shares)
             x = x if layer + 1 == hops else x.relu()
         return x
 

@@ -73,7 +73,12 @@ def errors_of(
                 for hop in reversed(range(len(fanout))):  # the edges that lead to nodes of the hops before
                     num_edges = sum(batch.num_sampled_edges[: hop + 1])
                     num_targets = sum(batch.num_sampled_nodes[: hop + 1])
-                    drawn = means(drawn, batch.edge_index[:, :num_edges], len(drawn), 1)[:num_targets]
+                    edge_index, weights = batch.edge_index[:, :num_edges], batch.get("edge_weight")
+                    if weights is None:
+                        drawn = means(drawn, edge_index, len(drawn), 1)[:num_targets]
+                    else:  # shares of means
+                        parts = drawn[edge_index[0]] * weights[:num_edges, None]
+                        drawn = torch.zeros(num_targets, drawn.shape[1]).index_add_(0, edge_index[1], parts)
                 squares += (drawn - full[batch.n_id[: batch.batch_size]]).square().sum()
             yield float(squares / norm)
 

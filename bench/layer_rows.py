@@ -2,9 +2,9 @@
 
     python bench/layer_rows.py DIR [--fanout 25,10] [--batch-size 8192] [--methods neighbor,labor,labor:4]
 
-Draws two epochs on the CPU for each method: `neighbor`, `labor`, or `labor:K` with --batch-dependency K; `labor:layers`
-and `labor:K:layers` with --layer-dependency. The first says which rows are read most; of the second, these are counted,
-in millions:
+Draws two epochs on the CPU for each method: `neighbor`, `labor`, or `labor:K` with --batch-dependency K; `:layers` and
+`:importance` after these with --layer-dependency and --importance-sampling. The first epoch says which rows are read
+most; of the second, these are counted, in millions:
 
 - all: the nodes of each batch, summed.
 - cached: of these, without those in a cache of --cache-ratio of all rows, the ones that the first epoch read most.
@@ -75,8 +75,13 @@ def counted(args: argparse.Namespace, method: str, order: dict, pools: list[floa
 def draws_of(method: str) -> dict:
     """A method as arguments of a loader."""
     sampling, *dependencies = method.split(":")
-    batches = next((int(each) for each in dependencies if each != "layers"), 1)
-    return {"sampling": sampling, "batch_dependency": batches, "layer_dependency": "layers" in dependencies}
+    batches = next((int(each) for each in dependencies if each.isdigit()), 1)
+    names = {"layer_dependency": "layers", "importance_sampling": "importance"}
+    unknown = {each for each in dependencies if not each.isdigit()} - {*names.values()}
+    if unknown:
+        raise SystemExit(f"{method}: expected a number, layers or importance after {sampling}, found {min(unknown)}")
+    options = {option: name in dependencies for option, name in names.items()}
+    return {"sampling": sampling, "batch_dependency": batches, **options}
 
 
 class Reads:

@@ -68,13 +68,14 @@ struct GraphView {
   bool coded_edge_rows = false;                               // those of edges
   bool coded_slab_rows = false;                               // rows are encoded in the slabs of GPUs
   channel::RowsIn rows_in = channel::RowsIn::kSlots;          // of batches; kTable: of a homogeneous graph
+  bool with_shares = false;                                   // edge_weight of batches are shares of means (draw.h)
   std::vector<std::shared_ptr<const std::byte[]>> decoded{};  // keeps rows that were decoded when the run began
   // Of a row that the backend fetches: the trainer reads those of a table itself.
   int64_t fetched_row_bytes(const NodeRange& type) const {
     return rows_in == channel::RowsIn::kTable ? 0 : type.rows.row_bytes;
   }
   bool is_homogeneous() const { return types.size() == 1 && relations.size() == 1; }
-  bool has_edge_weights() const;  // of any relation, which batches then have
+  bool has_edge_weights() const;  // of any relation, or shares, which batches then have
   bool has_edge_times() const;    // of any relation; edges of the others have any time
   bool has_draw_weights() const;  // of any relation; neighbours of the others are drawn uniformly
   bool has_edge_rows() const;     // as has_edge_weights()

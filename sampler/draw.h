@@ -16,6 +16,13 @@
 // change theirs in turn, as many after each batch, so each batch has the numbers of an independent one. With dependent
 // layers a node has one number in all hops of a batch, so hops agree on their picks, too.
 //
+// With importance sampling (the same paper's LABOR-1, here with as many picks as its probabilities add up to), the
+// number of a node is multiplied by its least degree: that of the shortest list of the hop that it stands in, or the
+// fanout. So nodes that a short list is likely to draw are the first choice of long ones, too. From a list of d
+// candidates with least degrees m there are drawn k mean(m) mean(1 / m) positions, but at least k and at most d; edges
+// have shares of the mean that make up for unequal chances (edge_shares). Shortest lists, picks and shares follow from
+// integers.
+//
 // Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
 // (pass_over): the draw is uniform over the subsets of what may be drawn.
 #pragma once
@@ -71,6 +78,7 @@ struct NodeNumbers {
   uint64_t phase = 0;             // its step % dependency
   uint64_t dependency = 0;        // a node keeps its number for so many batches; 0: no layer sampling
   bool layer_dependency = false;  // a node has one number in all hops
+  bool importance = false;        // numbers are multiplied by least degrees
 
   // again: how many times the node stands directly before, in the same list.
   COHORT_HOST_DEVICE constexpr uint64_t of(int64_t node, int hop, int64_t again) const {
@@ -88,6 +96,39 @@ struct NodeNumbers {
     return kStream | own_hop << 56 | times << 40 | own_period;
   }
 };
+
+// Importance sampling of one list: sums over its candidates of their least degrees m, and of 2^32 / m.
+struct LeastDegrees {
+  static constexpr uint64_t kOne = uint64_t{1} << 32;
+  uint64_t sum = 0, inverse_sum = 0;
+
+  COHORT_HOST_DEVICE constexpr void add(uint32_t least) {
+    sum += least;
+    inverse_sum += kOne / least;
+  }
+  // How many of `degree` candidates are drawn. Products and quotients of doubles alone, whose results IEEE 754 tells.
+  COHORT_HOST_DEVICE constexpr int64_t picks(int64_t fanout, int64_t degree) const {
+    if (degree <= fanout || fanout == 0) return degree <= fanout ? degree : 0;
+    const auto count = static_cast<double>(degree);
+    const double mean = static_cast<double>(sum) / count;
+    const double of_inverses = static_cast<double>(inverse_sum) / static_cast<double>(kOne) / count;
+    const auto wanted = static_cast<int64_t>(static_cast<double>(fanout) * mean * of_inverses);
+    return wanted < fanout ? fanout : wanted > degree ? degree : wanted;
+  }
+};
+
+// A node's number times its least degree, in units of 2^-32.
+COHORT_HOST_DEVICE constexpr uint64_t times_least(uint64_t number, uint32_t least) {
+  return base::multiply_high_64(number, uint64_t{least} << 32);
+}
+
+// The inverse chance of an edge to be drawn, in some unit, where `next` is the smallest number that was not drawn, as
+// times_least() has it (priority sampling: Duffield, Lund, Thorup, "Priority sampling for estimation of arbitrary
+// subset sums", J. ACM 2007). An edge's share of the mean is its part of the sum of these over the drawn edges.
+COHORT_HOST_DEVICE constexpr uint64_t inverse_chance(uint64_t next, uint32_t least) {
+  const uint64_t own = uint64_t{least} << 32;
+  return (own < next ? next : own) >> 16;
+}
 
 // Writes the drawn positions of one list: int64 [picks]. For the host body.
 inline void draw_positions(Draw draw, base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks,
@@ -191,10 +232,14 @@ constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int e
 
 // The numbers of one batch.
 constexpr NodeNumbers node_numbers(uint64_t seed, uint64_t epoch, uint64_t step, uint64_t dependency,
-                                   bool layer_dependency = false) {
+                                   bool layer_dependency = false, bool importance = false) {
   const uint64_t turns = dependency > 0 ? dependency : 1;
-  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX), step / turns, step % turns, dependency,
-          layer_dependency};
+  return {base::derive_key(base::key_of(seed), epoch, UINT64_MAX),
+          step / turns,
+          step % turns,
+          dependency,
+          layer_dependency,
+          importance};
 }
 
 // The key of all draws of one batch.

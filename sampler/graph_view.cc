@@ -8,7 +8,7 @@
 namespace cohort::sampler {
 
 bool GraphView::has_edge_weights() const {
-  return std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
+  return with_shares || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
 }
 
 bool GraphView::has_edge_times() const {

@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -27,6 +28,7 @@ namespace cohort::sampler {
 namespace {
 
 constexpr int32_t kUnset = -1;
+constexpr uint32_t kNoDegree = UINT32_MAX;
 constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
 // What hop `hop` does not draw from the relation's lists, by the local ids of their nodes, or in trees by the nodes.
@@ -127,6 +129,7 @@ class HostBackend final : public Backend {
       edges.source.clear();
       edges.target.clear();
       edges.e_id.clear();
+      edges.share.clear();
       edges.per_hop.clear();
     }
     source_node_.clear();
@@ -190,12 +193,15 @@ class HostBackend final : public Backend {
     const HopDraw draw{query.key, query.spec.numbers, hop,        number,  how,  picks_of(fanout, how), targets,
                        lists,     first_source,       exclusions, weights, begin};
     find_candidates(query, edges.relation, draw);
+    const bool by_importance = draw.numbers.importance && fanout > 0;
+    if (by_importance) note_least_degrees(draw, begin, end);
     offset_.assign(end - begin + 1, 0);
     int64_t num_read = 0;  // neighbours
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
-      const int64_t may = drawable(draw, i), picks = draw.picks.of(may);
+      const int64_t may = drawable(draw, i);
+      const int64_t picks = by_importance ? of_lists_[i - begin].picks(fanout, may) : draw.picks.of(may);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
       num_read += draw.numbers.dependency > 0 && picks > 0 ? may : picks;
@@ -207,6 +213,7 @@ class HostBackend final : public Backend {
     edges.edges_before = edges.target.size();
     edges.target.resize(edges.edges_before + drawn_.size());
     if (query.edge_ids) edges.e_id.resize(edges.target.size());
+    if (draw.numbers.importance) edges.share.resize(edges.target.size());
 #pragma omp parallel for schedule(dynamic) if (end - begin > std::size_t{kFewItems})
     for (std::size_t first = begin; first < end; first += kNodesAtOnce) {
       const std::size_t last = std::min(first + kNodesAtOnce, end);
@@ -214,11 +221,12 @@ class HostBackend final : public Backend {
         base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
         prefetch_units(weights, lists.indptr, n_id.data(), i, last);
         if (draw.numbers.dependency > 0) prefetch_list(lists, n_id.data(), i, end);
-        draw_of(draw, i, offset_[i - begin], edges);
+        draw_of(draw, i, offset_[i - begin], offset_[i - begin + 1] - offset_[i - begin], edges);
       }
       look_up(lists, static_cast<std::size_t>(offset_[first - begin]), static_cast<std::size_t>(offset_[last - begin]),
               query.edge_ids ? edges.e_id.data() + edges.edges_before : nullptr);
     }
+    if (by_importance) forget_least_degrees(draw, begin, end);
   }
 
   // What is drawn from all lists of one relation in one hop.
@@ -276,16 +284,59 @@ class HostBackend final : public Backend {
     return num_drawable(draw.weights, node, draw.lists.indptr + node, excluded_from(draw, local_id));
   }
 
-  // Draws edges of the node with this local id, from drawn_[drawn_before] on.
-  void draw_of(const HopDraw& draw, std::size_t local_id, int64_t drawn_before, OfRelation& edges) {
+  // Calls use(neighbour) with what may be drawn from the list of the node with this local id, as the list calls it.
+  template <typename Use>
+  void for_each_candidate(const HopDraw& draw, std::size_t local_id, Use use) const {
+    const int64_t* const ends = draw.lists.indptr + draw.targets.n_id[local_id];
+    const ExcludedRef excluded = excluded_from(draw, local_id);
+    for (int64_t at = ends[0]; at < ends[1]; ++at) {
+      if (excluded.count == 0 || !excluded.has(at - ends[0])) use(draw.lists.index(at));
+    }
+  }
+
+  // For importance sampling: least_degree_ of all candidates of the hop, and its sums over each list.
+  void note_least_degrees(const HopDraw& draw, std::size_t begin, std::size_t end) {
+    least_degree_.resize(local_id_.size(), kNoDegree);
+    of_lists_.assign(end - begin, {});
+    uint32_t* const least = least_degree_.data();
+#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto own = static_cast<uint32_t>(std::max(drawable(draw, i), draw.picks.fanout));
+      for_each_candidate(draw, i, [&](int64_t neighbour) {
+        const std::atomic_ref<uint32_t> of_neighbour(least[neighbour]);
+        uint32_t before = of_neighbour.load(std::memory_order_relaxed);
+        while (own < before && !of_neighbour.compare_exchange_weak(before, own, std::memory_order_relaxed)) {
+        }
+      });
+    }
+#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
+    for (std::size_t i = begin; i < end; ++i) {
+      if (drawable(draw, i) <= draw.picks.fanout) continue;
+      LeastDegrees& sums = of_lists_[i - begin];
+      for_each_candidate(draw, i, [&](int64_t neighbour) { sums.add(least[neighbour]); });
+    }
+  }
+
+  void forget_least_degrees(const HopDraw& draw, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      for_each_candidate(draw, i,
+                         [&](int64_t neighbour) { least_degree_[static_cast<std::size_t>(neighbour)] = kNoDegree; });
+    }
+  }
+
+  // Draws `picks` edges of the node with this local id, from drawn_[drawn_before] on.
+  void draw_of(const HopDraw& draw, std::size_t local_id, int64_t drawn_before, int64_t picks, OfRelation& edges) {
+    if (picks == 0) return;
     const ExcludedRef excluded = excluded_from(draw, local_id);
     const OfType& targets = draw.targets;
     const int64_t node = targets.n_id[local_id], begin = draw.lists.indptr[node];
     const int64_t row = candidates_.empty() ? begin : candidates_[local_id - draw.first].first;
-    const int64_t may = drawable(draw, local_id), picks = draw.picks.of(may);
+    const int64_t may = drawable(draw, local_id);
     const int64_t numbered = targets.range.first + node;
     const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
     int64_t* drawn = drawn_.data() + drawn_before;
+    float* share = draw.numbers.importance ? edges.share.data() + edges.edges_before + drawn_before : nullptr;
+    if (share) std::fill_n(share, picks, static_cast<float>(1 / static_cast<double>(picks)));
     if (draw.weights.of_edges) {
       const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
       draw_weighted({draw.weights, list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
@@ -293,7 +344,9 @@ class HostBackend final : public Backend {
     } else if (draw.numbers.dependency > 0 && picks < may) {
       thread_local LayerDraw of_thread;
       const int64_t end = draw.lists.indptr[node + 1];
-      of_thread.draw({draw.lists, draw.first_source, begin, end, excluded, picks}, draw.numbers, draw.hop, drawn);
+      LayerDraw::List list{draw.lists, draw.first_source, begin, end, excluded, picks};
+      if (share) list.least = least_degree_.data(), list.of_candidates = of_lists_[local_id - draw.first];
+      of_thread.draw(list, draw.numbers, draw.hop, drawn, share);
     } else {
       draw_positions(draw.how, draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
       const ExcludedRef from_row = excluded.from(row - begin);
@@ -392,12 +445,15 @@ class HostBackend final : public Backend {
   std::vector<int64_t> source_node_;    // int64 [num_edges], where the query leaves the last hop global
   std::vector<int64_t> offset_;         // int64 [frontier + 1], first edge of each frontier node
   std::vector<Candidates> candidates_;  // [frontier]; none: all edges
-  TreeIds tree_ids_;                    // of a disjoint batch
-  std::vector<int64_t> drawn_;          // int64 [edges of the hop], positions, then nodes
-  int64_t num_drawn_ = 0;               // edges of the batch
-  int64_t num_lists_ = 0;               // of the batch, that neighbours were drawn from
-  int64_t list_bytes_ = 0;              // of the neighbours drawn
-  std::deque<HostFetch> in_flight_;     // the oldest first
+  // Of importance sampling: uint32 [V], by what lists call nodes, kNoDegree outside of a hop; [frontier].
+  std::vector<uint32_t> least_degree_;
+  std::vector<LeastDegrees> of_lists_;
+  TreeIds tree_ids_;                 // of a disjoint batch
+  std::vector<int64_t> drawn_;       // int64 [edges of the hop], positions, then nodes
+  int64_t num_drawn_ = 0;            // edges of the batch
+  int64_t num_lists_ = 0;            // of the batch, that neighbours were drawn from
+  int64_t list_bytes_ = 0;           // of the neighbours drawn
+  std::deque<HostFetch> in_flight_;  // the oldest first
   std::mt19937_64 delays_{std::random_device{}()};
 };
 

@@ -28,6 +28,7 @@ struct OfRelation {
   std::vector<int32_t> source;   // int32 [local edges], local ids of the source type
   std::vector<int32_t> target;   // int32 [edges], local ids of the target type
   std::vector<int64_t> e_id;     // int64 [edges], where the query wants them
+  std::vector<float> share;      // float32 [edges], of the mean over a list; with importance sampling alone
   std::vector<int64_t> per_hop;  // int64 [hops so far]
   std::size_t edges_before = 0;  // of the last hop
 };

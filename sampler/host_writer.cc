@@ -35,6 +35,7 @@ int64_t* write_indptr(std::span<const OfType> types, const OfRelation& edges, in
 
 // Returns the end of what was written.
 float* write_weights(const OfRelation& edges, float* to) {
+  if (!edges.share.empty()) return std::ranges::copy(edges.share, to).out;
   const float* const weights = edges.relation.edge_weights;
 #pragma omp parallel for schedule(static) if (edges.e_id.size() > std::size_t{kFewItems})
   for (std::size_t edge = 0; edge < edges.e_id.size(); ++edge) to[edge] = weights ? weights[edges.e_id[edge]] : 1;

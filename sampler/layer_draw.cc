@@ -9,26 +9,38 @@
 namespace cohort::sampler {
 namespace {
 
+int64_t likely_of(int64_t picks) { return picks + static_cast<int64_t>(3 * std::sqrt(static_cast<double>(picks))) + 4; }
+
 // About k + 3 sqrt(k) + 4 of `degree` numbers are at most this: nearly always k or more.
 uint64_t bound_of(int64_t picks, int64_t degree) {
-  const int64_t likely = picks + static_cast<int64_t>(3 * std::sqrt(static_cast<double>(picks))) + 4;
+  const int64_t likely = likely_of(picks);
   if (degree <= likely) return UINT64_MAX;
   return UINT64_MAX / static_cast<uint64_t>(degree) * static_cast<uint64_t>(likely);
 }
 
+// The same of numbers that least degrees multiply: a number of at most b is one in m / b of those with least degree m.
+uint64_t bound_of(int64_t picks, const LeastDegrees& degrees) {
+  return UINT64_MAX / degrees.inverse_sum * static_cast<uint64_t>(likely_of(picks));
+}
+
 }  // namespace
 
-void LayerDraw::draw(const List& list, const NodeNumbers& numbers, int hop, int64_t* drawn) {
+void LayerDraw::draw(const List& list, const NodeNumbers& numbers, int hop, int64_t* drawn, float* shares) {
   if (list.picks == 0) return;
+  const int64_t wanted = list.picks + (list.least ? 1 : 0);  // of which the last one is not drawn
   list.lists.with_indices([&](const auto* indices) {
     const auto* neighbours = indices + list.begin;
-    most_ = bound_of(list.picks, list.end - list.begin - list.excluded.count);
+    most_ = list.least ? bound_of(wanted, list.of_candidates)
+                       : bound_of(wanted, list.end - list.begin - list.excluded.count);
     keep(neighbours, list, numbers, hop);
-    if (std::cmp_greater_equal(num_kept_, list.picks)) return;
+    if (std::cmp_greater_equal(num_kept_, wanted)) return;
     most_ = UINT64_MAX;
     keep(neighbours, list, numbers, hop);
   });
-  put_smallest(list, drawn);
+  Most most = most_drawn(wanted);
+  if (list.least) most = without_last(most);
+  put_smallest(list, most, drawn);
+  if (list.least) put_shares(list, most.number, drawn, shares);
 }
 
 template <typename Index>
@@ -38,7 +50,7 @@ void LayerDraw::keep(const Index* neighbours, const List& list, const NodeNumber
   const auto degree = static_cast<std::size_t>(list.end - list.begin);
   for (std::size_t first = 0; first < degree; first += kAtOnce) {
     const std::size_t count = std::min(kAtOnce, degree - first);
-    number(neighbours + first, count, list.first_source, numbers, hop);
+    number(neighbours + first, count, list, numbers, hop);
     if (kept_.size() < num_kept_ + count) {
       kept_.resize(2 * (num_kept_ + count));
       position_.resize(kept_.size());
@@ -59,9 +71,9 @@ void LayerDraw::keep(const Index* neighbours, const List& list, const NodeNumber
 
 // The numbers of `count` neighbours.
 template <typename Index>
-void LayerDraw::number(const Index* neighbours, std::size_t count, int64_t first_source, const NodeNumbers& numbers,
+void LayerDraw::number(const Index* neighbours, std::size_t count, const List& list, const NodeNumbers& numbers,
                        int hop) {
-  for (std::size_t i = 0; i < count; ++i) node_[i] = static_cast<uint64_t>(first_source + neighbours[i]);
+  for (std::size_t i = 0; i < count; ++i) node_[i] = static_cast<uint64_t>(list.first_source + neighbours[i]);
   std::size_t num_again = in_a_row_ > 0 && neighbours[0] == neighbours[-1] ? 1 : 0;
   for (std::size_t i = 1; i < count; ++i) num_again += neighbours[i] == neighbours[i - 1] ? 1 : 0;
   const NodeNumbers own = numbers;
@@ -79,6 +91,9 @@ void LayerDraw::number(const Index* neighbours, std::size_t count, int64_t first
   }
   const std::size_t rounded = base::round_up(count, base::kRandomAtOnce);  // the last ones are of earlier neighbours
   base::random_many(numbers.key, node_.data(), which_.data(), rounded, number_.data());
+  for (std::size_t i = 0; list.least && i < count; ++i) {
+    number_[i] = times_least(number_[i], list.least[neighbours[i]]);
+  }
 }
 
 void LayerDraw::leave_out(const ExcludedRef& excluded) {
@@ -114,13 +129,34 @@ LayerDraw::Most LayerDraw::most_drawn(int64_t picks) const {
   return {high, up_to_high == picks ? picks : picks - below_low};
 }
 
+// The same without one of the largest, whose number it then has.
+LayerDraw::Most LayerDraw::without_last(Most most) const {
+  uint64_t largest = 0;
+  int64_t equal = 0;
+  for (std::size_t i = 0; i < num_kept_; ++i) {
+    if (kept_[i] > most.number || kept_[i] < largest) continue;
+    equal = kept_[i] > largest ? 1 : equal + 1;
+    largest = kept_[i];
+  }
+  return {largest, std::min(most.equal, equal) - 1};
+}
+
 // Of equal numbers, those that come first in the list.
-void LayerDraw::put_smallest(const List& list, int64_t* drawn) const {
-  auto [most, equal] = most_drawn(list.picks);
+void LayerDraw::put_smallest(const List& list, Most most_drawn, int64_t* drawn) const {
+  auto [most, equal] = most_drawn;
   const int64_t* const end = drawn + list.picks;
   for (std::size_t i = 0; drawn < end; ++i) {
     *drawn = list.begin + position_[i];
     drawn += kept_[i] < most || (kept_[i] == most && equal-- > 0) ? 1 : 0;
+  }
+}
+
+void LayerDraw::put_shares(const List& list, uint64_t next, const int64_t* drawn, float* shares) const {
+  const auto inverse = [&](int64_t i) { return inverse_chance(next, list.least[list.lists.index(drawn[i])]); };
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < list.picks; ++i) sum += inverse(i);
+  for (int64_t i = 0; i < list.picks; ++i) {
+    shares[i] = static_cast<float>(static_cast<double>(inverse(i)) / static_cast<double>(sum));
   }
 }
 

@@ -23,10 +23,13 @@ class LayerDraw {
     int64_t begin, end;    // of its edges
     const ExcludedRef& excluded;
     int64_t picks;  // fewer than may be drawn
+    // With importance sampling: least degrees of nodes, as the list calls them, and their sums over the list.
+    const uint32_t* least = nullptr;
+    LeastDegrees of_candidates{};
   };
 
-  // Writes the drawn edges, ascending: int64 [picks].
-  void draw(const List& list, const NodeNumbers& numbers, int hop, int64_t* drawn);
+  // Writes the drawn edges, ascending: int64 [picks]; with importance sampling their shares, too: float32 [picks].
+  void draw(const List& list, const NodeNumbers& numbers, int hop, int64_t* drawn, float* shares);
 
  private:
   static constexpr std::size_t kAtOnce = 16 * base::kRandomAtOnce;  // neighbours
@@ -34,7 +37,7 @@ class LayerDraw {
   template <typename Index>
   void keep(const Index* neighbours, const List& list, const NodeNumbers& numbers, int hop);
   template <typename Index>
-  void number(const Index* neighbours, std::size_t count, int64_t first_source, const NodeNumbers& numbers, int hop);
+  void number(const Index* neighbours, std::size_t count, const List& list, const NodeNumbers& numbers, int hop);
   void leave_out(const ExcludedRef& excluded);
   // The largest number that is drawn, and how many of those that are equal to it.
   struct Most {
@@ -42,7 +45,9 @@ class LayerDraw {
     int64_t equal;
   };
   Most most_drawn(int64_t picks) const;
-  void put_smallest(const List& list, int64_t* drawn) const;
+  Most without_last(Most most) const;
+  void put_smallest(const List& list, Most most, int64_t* drawn) const;
+  void put_shares(const List& list, uint64_t next, const int64_t* drawn, float* shares) const;
 
   // Of some neighbours in a row: the nodes, and what their numbers follow from (NodeNumbers::which).
   std::array<uint64_t, kAtOnce> node_{}, which_{}, number_{};

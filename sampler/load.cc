@@ -258,6 +258,7 @@ void add_edge_times(const dataset::Dataset& data, GraphView& graph) {
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (options.edge_weights) demand_weights(data);
   GraphView graph = topology_of(data);
+  graph.with_shares = options.importance_sampling;
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
   graph.coded_slab_rows = encoded.in_slabs;

@@ -155,7 +155,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .last_hop_global = leaves_last_hop_global(pass.request),
           .spec = {.draw = pass.request.draw,
                    .numbers = node_numbers(options_.seed, pass.request.epoch, step, options_.dependency(),
-                                           options_.layer_dependency),
+                                           options_.layer_dependency, options_.importance_sampling),
                    .disjoint = pass.request.disjoint,
                    .times = pairs ? pairs->times() : pass.schedule.times(step),
                    .windows = windows_of(pass.request),

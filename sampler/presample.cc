@@ -175,11 +175,12 @@ class Counter {
           for (const int64_t at : positions) worker.times.push_back(how_.times[static_cast<std::size_t>(at)]);
         }
         Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
-        query.spec = {.draw = how_.draw,
-                      .numbers = node_numbers(kSeed, epoch, step, how_.dependency, how_.layer_dependency),
-                      .disjoint = how_.disjoint,
-                      .times = worker.times,
-                      .windows = how_.time_window};
+        query.spec = {
+            .draw = how_.draw,
+            .numbers = node_numbers(kSeed, epoch, step, how_.dependency, how_.layer_dependency, how_.importance),
+            .disjoint = how_.disjoint,
+            .times = worker.times,
+            .windows = how_.time_window};
         const BatchSizes sizes = worker.backend->sample(query);
         const cache::SampledBatch batch = worker.memory.fetch(*worker.backend, sizes, query, positions);
         const std::lock_guard lock(adding_);
@@ -211,6 +212,7 @@ CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& opti
                       GraphView& graph) {
   CountedDraws how{.dependency = options.dependency(),
                    .layer_dependency = options.layer_dependency,
+                   .importance = options.importance_sampling,
                    .disjoint = options.disjoint,
                    .time_window = options.time_window,
                    .communities = options.communities(graph.num_nodes).of(seeds),
@@ -256,6 +258,7 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
   if (how.dependency > 0) {  // 1: since whole lists count
     std::vector<int64_t> words{static_cast<int64_t>(how.dependency), 1};
     if (how.layer_dependency) words.push_back(1);
+    if (how.importance) words.push_back(2);
     split = cache::hash_words(words, split);
   }
   if (how.communities) {

@@ -20,6 +20,7 @@ struct CountedDraws {
   channel::Draw draw = channel::Draw::kUniform;
   uint64_t dependency = 0;  // as NodeNumbers has it, as the next
   bool layer_dependency = false;
+  bool importance = false;
   bool disjoint = false;
   std::vector<int64_t> times{};                      // int64 [n], of the seeds; none: edges of any time
   std::vector<int64_t> time_window{};                // int64 [num_relations]; none: edges of any age

@@ -59,7 +59,7 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
   channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
   channel.with_e_id = options.edge_ids || options.edge_features;
-  channel.with_edge_weight = options.edge_weights;
+  channel.with_edge_weight = options.edge_weights || options.importance_sampling;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA
   channel.device = channel::DeviceKind::kCuda;

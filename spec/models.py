@@ -19,6 +19,7 @@ class ModelKind:
         activation: between layers: "relu", "elu", "leaky_relu" or "none".
         has_heads: layers have attention heads (--heads).
         takes_weights, takes_edge_features: layers read the weights of edges (--use-edge-weights), their features.
+        takes_shares: layers compute means, to which edges can have unlike shares (--importance-sampling).
         takes_residual: hidden layers can add their input to their output (--residual).
         two_sided: a layer reads rows of sources and of targets; otherwise rows of one set of nodes, and their degrees.
         reads_in_place: the first layer can read rows where they are in a table or a pool.
@@ -36,6 +37,7 @@ class ModelKind:
     has_heads: bool = False
     takes_weights: bool = False
     takes_edge_features: bool = False
+    takes_shares: bool = False
     takes_residual: bool = True
     two_sided: bool = True
     reads_in_place: bool = True
@@ -52,7 +54,7 @@ class ModelKind:
 
 _attention = partial(ModelKind, has_heads=True)
 MODELS = {
-    "sage": ModelKind("SAGE (mean)", "SAGEConv", projects_sources=False, parameters=(2, 0)),
+    "sage": ModelKind("SAGE (mean)", "SAGEConv", takes_shares=True, projects_sources=False, parameters=(2, 0)),
     "gcn": ModelKind("GCN", "GCNConv", takes_weights=True, two_sided=False, parameters=(1, 0)),
     "gat": _attention(
         "GAT", "GATConv", False, "elu", takes_edge_features=True, reads_in_place=False, parameters=(1, 2)
@@ -63,7 +65,9 @@ MODELS = {
     "rgat": _attention("R-GAT", "GATConv", True, "leaky_relu", takes_edge_features=True, has_linear_end=True),
     "hgt": _attention("HGT", "HGTConv", True, "none", takes_residual=False, reads_in_place=False, has_linear_end=True),
 }
-OWN_MODEL = ModelKind("a class of your own", takes_weights=True, takes_edge_features=True, reads_in_place=False)
+OWN_MODEL = ModelKind(
+    "a class of your own", takes_weights=True, takes_edge_features=True, takes_shares=True, reads_in_place=False
+)
 ONE_TYPE = [name for name, kind in MODELS.items() if not kind.several_types]
 SEVERAL_TYPES = [name for name, kind in MODELS.items() if kind.several_types]
 

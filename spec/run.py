@@ -89,6 +89,13 @@ class SamplerSpec:
         BATCHES | MEMORY,
         for_draws=True,
     )
+    importance_sampling: bool = _sampling(
+        False,
+        "with --sampling labor, SAGE or a model of your own, on the CPU: draw the neighbours that others draw anyway"
+        " rather than others, and weigh edges for that, so that batches have fewer nodes still",
+        BATCHES | LOSS | MEMORY,
+        for_draws=True,
+    )
     seed_order: types.SeedOrder = _sampling(
         "shuffle",
         "shuffle: a batch has seeds from everywhere; FILE.npy, with the community of each node (int32 or int64), for"
@@ -256,6 +263,12 @@ class SamplerSpec:
         if self.layer_dependency and self.sampling != "labor":
             hint = "say sampling='labor', or --sampling labor, as well"
             raise CohortError("layer_dependency", "False, without sampling labor", "True", hint)
+        if self.importance_sampling and self.sampling != "labor":
+            hint = "say sampling='labor', or --sampling labor, as well"
+            raise CohortError("importance_sampling", "False, without sampling labor", "True", hint)
+        if self.importance_sampling and self.use_edge_weights:
+            hint = "batches have shares of means in place of weights: leave one of the two options out"
+            raise CohortError("importance_sampling", "False, with edge_weights", "True", hint)
         if self.seed_mix != MIX and self.seed_order == "shuffle":
             hint = "say which communities: seed_order='FILE.npy', or --seed-order FILE.npy"
             raise CohortError("seed_mix", f"{MIX}, with seed_order shuffle", str(self.seed_mix), hint)
@@ -263,6 +276,11 @@ class SamplerSpec:
         if self.sampling == "labor" and self.weight_attr is not None:
             hint = "layer sampling draws uniformly: leave one of the two options out"
             raise CohortError("sampling", "neighbor, with weight_attr", self.sampling, hint)
+
+    @property
+    def weighs_edges(self) -> bool:
+        """Whether batches have `edge_weight`."""
+        return self.use_edge_weights or self.importance_sampling
 
     @property
     def draws(self) -> dict[str, Any]:

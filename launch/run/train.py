@@ -194,7 +194,7 @@ def _about(args: argparse.Namespace, data: StoredGraph, spec: RunSpec, before: A
 
 def _reads_in_place(spec: RunSpec, data: StoredGraph) -> bool:
     """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
-    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.use_edge_weights
+    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.weighs_edges
     is_float = all(table.feature_dtype == "float32" for table in data.node_types.values())
     return reads and is_float and not spec.model_kind.several_types and resolve_device(spec.device) == "cpu"
 
@@ -225,6 +225,9 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
     if spec.use_edge_weights and not kind.takes_weights:
         expected = f"--model {models_with('takes_weights')}, which takes weights, or a model of your own"
         raise CohortError("--use-edge-weights", expected, f"--model {spec.model}")
+    if spec.importance_sampling and not (kind.takes_shares and (spec.layers == "cohort" or spec.has_own_model)):
+        expected = f"--model {models_with('takes_shares')} with --layers cohort, or a model of your own"
+        raise CohortError("--importance-sampling", expected, f"--model {spec.model} --layers {spec.layers}")
     wanted = [name for name in ("use_edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(relation.edge_weights is None for relation in data.edge_types.values()):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"

@@ -111,6 +111,11 @@ class NeighborLoader(Stateful):
         layer_dependency: with ``sampling="labor"``: each node has one random number for all hops of a batch, so that
             hops agree on nodes, too, and batches have fewer of them. Each list by itself is drawn from uniformly, but
             what a drawn node draws depends on what has been drawn with it.
+        importance_sampling: with ``sampling="labor"``, on the CPU: in-neighbours that short lists are likely to draw
+            are the first choice of long ones, too, so batches have fewer nodes. A node draws a few more than
+            ``num_neighbors`` where chances differ, and batches have ``edge_weight`` float32 [num_edges]: the share of
+            each edge in the mean over the in-neighbours of its target, for which they add up to 1. That mean is as far
+            from the mean over all as with ``num_neighbors`` drawn alike. `cohort.nn.SAGEConv` takes them.
         seed_order: "shuffle": with ``shuffle=True``, seeds of a batch come from everywhere; a ``.npy`` file, int32 or
             int64 [num_nodes], the community of each node, for example one that ``cohort dataset partition`` has
             written: most seeds of a batch are of a few communities, which come in another random order each epoch. Such
@@ -208,6 +213,7 @@ class NeighborLoader(Stateful):
         sampling: str = "neighbor",
         batch_dependency: int = 1,
         layer_dependency: bool = False,
+        importance_sampling: bool = False,
         seed_order: str | os.PathLike = "shuffle",
         seed_mix: float = 0.5,
         sampler_sms: int = 0,
@@ -242,10 +248,9 @@ class NeighborLoader(Stateful):
             self._types = self._sampler.types if opened is None else opened.types
             self.num_neighbors, self._fanout = hops_of(num_neighbors), fanout_of(self._types, num_neighbors)
             if opened is not None:
-                options: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
-                options |= {"sampling": sampling, "batch_dependency": batch_dependency, "reuse": reuse}
-                options |= {"layer_dependency": layer_dependency, "seed_order": seed_order, "seed_mix": seed_mix}
-                options |= {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
+                arguments = locals()
+                names = (*DRAWS, "seed", "num_slots", "topology", "order", "compress", "reuse")
+                options = {name: arguments[name] for name in names}
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
                 own = self._start(opened, device, kind, arrays, options, debug, spec_options, limit_seconds, cleanup)

@@ -185,13 +185,17 @@ def subgraph_of(kind: str, data: StoredGraph, options: dict, trees: TreeOptions)
         CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
     subgraph = _subgraph_for_kind(kind, data, options, trees)
-    subgraph.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
+    lists = {} if options["importance_sampling"] else data.edge_types
+    subgraph.unweighted = [name for name, relation in lists.items() if relation.edge_weights is None]
     return subgraph
 
 
 def _subgraph_for_kind(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
     if kind == "directional":
         return Subgraph()
+    if options["importance_sampling"]:
+        hint = "only drawn edges have shares of means: leave one of the two arguments out"
+        raise CohortError("subgraph_type", "'directional', with importance_sampling", repr(kind), hint)
     if kind == "induced":
         demand_shared(trees, f"subgraph_type={kind!r}")
         return _induced(data, options)

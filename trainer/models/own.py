@@ -46,7 +46,7 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
     if not options.has_own_model:
         edge_dim = options.edge_dim if options.model_kind.takes_edge_features else 0
         return SampledGNN(
-            options.model, options.feature_dim, *arguments, options.use_edge_weights, edge_dim=edge_dim, **shape
+            options.model, options.feature_dim, *arguments, options.weighs_edges, edge_dim=edge_dim, **shape
         )
     place = f"--model {options.model}"
     sizes = {
@@ -65,9 +65,12 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise CohortError(place, "parameters with gradients, to train them", "none")
     _demand_weights(place, model)
-    if options.use_edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
-        hint = "name the parameter, or leave --use-edge-weights out"
+    if options.weighs_edges and "edge_weight" not in inspect.signature(model.forward).parameters:
+        flag = "--use-edge-weights" if options.use_edge_weights else "--importance-sampling"
+        hint = f"name the parameter, or leave {flag} out"
         raise CohortError(place, "a forward() that takes edge_weight", "one that does not", hint)
+    if options.weighs_edges and not getattr(model, "supports_edge_weight", True):  # PyG's models leave it out, silently
+        raise CohortError(place, "layers that take edge_weight", "supports_edge_weight = False", "take another model")
     return model
 
 

@@ -31,7 +31,8 @@ class SampledGNN(nn.Module):
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
         layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
-        edge_weights: edges will have weights; of "gcn" and "graphconv" alone, whose code is PyG's then.
+        edge_weights: edges will have weights; of "gcn" and "graphconv", whose code is PyG's then, and of Cohort's
+            "sage", as the shares of edges in means.
         norm: "layer" normalises each row of a hidden layer's output before the activation; "none".
         residual: a hidden layer but the first adds the rows of its input to its output, before ``norm``.
         heads: of "gat".
@@ -64,6 +65,7 @@ class SampledGNN(nn.Module):
             raise CohortError("--model", listed(ONE_TYPE), kind)
         rules = MODELS[kind]
         self.takes_weights = rules.takes_weights and (edge_weights or layers == "pyg")
+        self.takes_weights |= rules.takes_shares and edge_weights and layers == "cohort"
         if rules.has_heads and hidden % heads:
             raise CohortError("--hidden", f"a multiple of {heads}, the --heads of {kind}", str(hidden))
         if residual and num_layers < 3:
@@ -71,7 +73,7 @@ class SampledGNN(nn.Module):
             raise CohortError("--residual", "at least three layers", str(num_layers), hint)
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
         heads = heads if rules.has_heads else 1
-        conv = getattr(_library(layers, edge_weights), rules.layer)
+        conv = getattr(_library(layers, edge_weights and rules.takes_weights), rules.layer)
         head_options = {"heads": heads, "edge_dim": edge_dim or None} if rules.has_heads else {}
         self.convs = nn.ModuleList()
         for i in range(num_layers):

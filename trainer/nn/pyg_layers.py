@@ -45,12 +45,13 @@ class SAGEConv(Checked, SAGERules, pyg.SAGEConv):
         edge_index: Tensor | Block,
         size=None,
         activation: Activation | None = None,
+        edge_weight: Tensor | None = None,
     ) -> Tensor:
         """Like SAGERules.forward; PyG's code runs for sparse matrices."""
-        if takes_pygs_way(self, edge_index, x):
+        if edge_weight is None and takes_pygs_way(self, edge_index, x):
             x = x if activation is None else apply_to_ends(activation, x)
             return pyg.SAGEConv.forward(self, x, edge_index, size)
-        return super().forward(x, edge_index, size, activation)
+        return super().forward(x, edge_index, size, activation, edge_weight)
 
 
 class GraphConv(Checked, GraphConvRules, pyg.GraphConv):

@@ -4,12 +4,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import amp_dtype, is_indexed, is_prefix, materialize, require_indexed_rows
 from cohort_gnn.nn.kernels import matrix_of
 from cohort_gnn.nn.linear import linear, through
+from cohort_gnn.nn.weighted_sums import weighted_sums
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 AGGREGATIONS = (*SUMS, "max")
@@ -32,6 +34,7 @@ class SAGERules:
         edge_index: Tensor | Block,
         size=None,
         activation: Activation | None = None,
+        edge_weight: Tensor | None = None,
     ) -> Tensor:
         """[targets, out_channels].
 
@@ -41,7 +44,12 @@ class SAGERules:
             edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
+            edge_weight: float32 [edges], in the order of ``edge_index``, by which rows are multiplied before they are
+                added up: the shares of edges in means, which add up to 1 for each target. Only "mean" takes them; they
+                get no gradient.
         """
+        if edge_weight is not None:
+            return self._mean_by_shares(x, edge_index, size, activation, edge_weight)
         if is_indexed(edge_index):
             require_indexed_rows(self, x, not self.project and self.aggr in SUMS, activation)
             return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None))
@@ -55,6 +63,18 @@ class SAGERules:
             source = self.lin(source).relu()
         source = matrix_of(source)
         return self._normalized(self._linear_of_sums(source, target, block, shared, activation))
+
+    def _mean_by_shares(self, x, edge_index, size, activation: Activation | None, edge_weight: Tensor) -> Tensor:
+        if self.aggr != "mean" or is_indexed(edge_index):
+            actual = "a Block with row_index" if is_indexed(edge_index) else f"aggr={self.aggr!r}"
+            raise CohortError(f"{type(self).__name__}: edge_weight", 'aggr="mean", and x with the rows alone', actual)
+        source, target = rows_of_ends(apply_to_ends(activation, x) if activation else x, edge_index)
+        num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
+        block = block_of(edge_index, source.shape[0], num_targets)
+        rows = self.lin(source).relu() if self.project else source
+        means = weighted_sums(matrix_of(rows).to(amp_dtype(rows)), edge_weight, block)
+        out = through(self.lin_l, means)
+        return self._normalized(out if target is None or not self.root_weight else out + through(self.lin_r, target))
 
     def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out

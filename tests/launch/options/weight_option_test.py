@@ -1,5 +1,6 @@
 """`--weight-attr` and `--sampling`: batches of `cohort digest` and `cohort train` whose draws are not uniform ones."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")
 BY_LAYER = ("--sampling", "labor", "--batch-dependency", 3, "--layer-dependency")
 BY_LAYER += ("--seed-order", "DATA/communities.npy", "--seed-mix", 0.3)
+BY_IMPORTANCE = ("--sampling", "labor", "--importance-sampling")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def lines_of(data: Path, *options) -> list[str]:
 CACHED = ["--cache-ratio", "0.4", "--topology", "host"]
 
 
-@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER], ids=str)
+@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER, BY_IMPORTANCE], ids=str)
 def test_batches_follow_from_the_draws_alone(data, how):
     drawn = lines_of(data, *how, "--device", "cpu")
     assert drawn != lines_of(data, "--device", "cpu")
@@ -93,8 +95,47 @@ def test_draws_that_exclude_each_other_are_refused(data):
     for options, name in (
         (["--batch-dependency", 3], "batch_dependency"),
         (["--layer-dependency"], "layer_dependency"),
+        (["--importance-sampling"], "importance_sampling"),
     ):
         refused(here("digest", data, *options), 1, f"{name}: expected", "say sampling='labor', or --sampling labor")
+
+
+OWN = """
+import torch
+from torch_geometric.nn import GraphSAGE
+
+class Checked(torch.nn.Module):
+    def __init__(self, **sizes):
+        super().__init__()
+        self.layers = GraphSAGE(**sizes)
+
+    def forward(self, x, edge_index, edge_weight):
+        sums = x.new_zeros(len(x)).index_add_(0, edge_index[1], edge_weight)
+        assert edge_weight.dtype == torch.float32 and (sums[edge_index[1]] - 1).abs().max() < 1e-5
+        return self.layers(x, edge_index)
+"""
+
+
+def test_shares_of_means_reach_models(data, types, tmp_path):
+    small = ["--fanout", "5,3", "--hidden", 8, "--epochs", 1, "--device", "cpu"]
+    train, scores = ["train", data, *small], []
+    for name, options in (("run", BY_IMPORTANCE), ("other", BY_IMPORTANCE[:2])):
+        ran(*train, *options, "--out", tmp_path / name)
+        ran("predict", tmp_path / name, data, "--out", tmp_path / f"{name}.npy", "--device", "cpu")
+        scores.append(np.load(tmp_path / f"{name}.npy"))
+    assert np.isfinite(scores[0]).all() and np.abs(scores[0] - scores[1]).max() > 1e-3
+    expected = "--importance-sampling: expected --model sage with --layers cohort, or a model of your own"
+    for options in (["--model", "gcn"], ["--layers", "pyg"], ["--model", "gat"]):
+        refused(here(*train, *BY_IMPORTANCE, *options), 1, expected)
+    refused(here("train", types, *small, *BY_IMPORTANCE, "--model", "rsage"), 1, expected)
+    both = ["--model", "gcn", "--use-edge-weights"]
+    refused(here(*train, *BY_IMPORTANCE, *both), 1, "importance_sampling: expected False, with edge_weights")
+    (tmp_path / "own.py").write_text(OWN)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    ran(*train, *BY_IMPORTANCE, "--model", "own:Checked", "--out", tmp_path / "own", env=env)
+    for options in (BY_IMPORTANCE, ["--use-edge-weights"]):
+        done = cohort(*train, *options, "--model", "torch_geometric.nn:GraphSAGE", "--out", tmp_path / "none")
+        refused(done, 1, "expected layers that take edge_weight, found supports_edge_weight = False")
 
 
 def test_orders_of_seeds_that_are_none_are_refused(data, cora):

@@ -17,7 +17,7 @@ from cohort_gnn.base.errors import CohortError
 
 TWO = ["--ranks", "2"]
 PARTS = [*TWO, "--cliques", "none", "--partition", "--cache-ratio", "0.2"]
-LAYERS = ["--sampling", "labor", "--batch-dependency", "4", "--layer-dependency"]
+LAYERS = ["--sampling", "labor", "--batch-dependency", "4", "--layer-dependency", "--importance-sampling"]
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import SAGEConv
 from cohort_gnn.nn.block import block_of
 from cohort_gnn.trainer.offsets import keep_offsets
@@ -90,3 +91,58 @@ def test_the_same_bits_every_time_and_on_every_device(device):
     for _ in range(3):
         again = run_layer(ours, (x.to(device).requires_grad_(), x[:500].to(device)), (edge_index.to(device),))
         assert torch.equal(again["out"].cpu(), host["out"]) and torch.equal(again["x0"].cpu(), host["x0"])
+
+
+def shares_of(edge_index: torch.Tensor, num_targets: int) -> torch.Tensor:
+    """Any shares of means, that add up to 1 for each target."""
+    weights = torch.rand(edge_index.shape[1], device=edge_index.device) + 0.1
+    return weights / weights.new_zeros(num_targets).index_add_(0, edge_index[1], weights)[edge_index[1]]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dim", [1, 6, 100])
+@pytest.mark.parametrize("options", [{}, {"root_weight": False}, {"normalize": True}, {"project": True}], ids=str)
+def test_means_by_shares_are_sums_of_weighted_rows(device, dim, options):
+    """Edges in any order; targets without edges."""
+    layer = SAGEConv(dim, 5, **options).to(device)
+    x = torch.randn(90, dim, device=device).requires_grad_()
+    edge_index = random_edges(90, 40, 700).to(device)
+    edge_index = edge_index[:, edge_index[1] != 7][:, torch.randperm(int((edge_index[1] != 7).sum()))]
+    shares = shares_of(edge_index, 40)
+    rows = layer.lin(x).relu() if options.get("project") else x
+    sums = torch.zeros(40, dim, device=device).index_add(0, edge_index[1], rows[edge_index[0]] * shares.unsqueeze(1))
+    expected = layer.lin_l(sums) + (layer.lin_r(x[:40]) if options.get("root_weight", True) else 0)
+    expected = torch.nn.functional.normalize(expected, dim=-1) if options.get("normalize") else expected
+    factor = torch.randn_like(expected)
+    of_expected = torch.autograd.grad((expected * factor).sum(), [x, *layer.parameters()])
+    found = layer((x, x[:40]), edge_index, edge_weight=shares)
+    assert_as_close(found, expected)
+    for grad, of in zip(
+        torch.autograd.grad((found * factor).sum(), [x, *layer.parameters()]), of_expected, strict=True
+    ):
+        assert_as_close(grad, of)
+    block = block_of(edge_index, 90, 40)
+    torch.testing.assert_close(layer((x, x[:40]), block, edge_weight=shares), found)
+
+
+def test_equal_shares_are_the_mean():
+    layer, x, edge_index = SAGEConv(6, 3), torch.randn(50, 6), random_edges(50, 20, 300)
+    shares = 1 / torch.bincount(edge_index[1], minlength=20)[edge_index[1]]
+    assert_as_close(layer((x, x[:20]), edge_index, edge_weight=shares), layer((x, x[:20]), edge_index))
+    activation = torch.nn.ReLU()
+    found = layer((x, x[:20]), edge_index, activation=activation, edge_weight=shares)
+    assert_as_close(found, layer((x.relu(), x[:20].relu()), edge_index))
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "words"),
+    [
+        ({"aggr": "sum"}, lambda shares: shares, 'SAGEConv: edge_weight: expected aggr="mean"'),
+        ({}, lambda shares: shares[1:], "edge_weight: expected float .300., without a gradient, found shape .299."),
+        ({}, lambda shares: shares.requires_grad_(), "without a gradient, found shape .300., requires_grad"),
+    ],
+)
+def test_weights_that_are_no_shares_are_refused(options, change, words):
+    x, edge_index = torch.randn(50, 6), random_edges(50, 20, 300)
+    with pytest.raises(CohortError, match=words):
+        SAGEConv(6, 3, **options)((x, x[:20]), edge_index, edge_weight=change(shares_of(edge_index, 20)))

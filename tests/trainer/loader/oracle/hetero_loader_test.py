@@ -36,7 +36,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
     dependency, layers = data.draw(st.sampled_from([1, 2, 9])) if trees == "labor" else 0, {}
     if dependency:
         trees, how["replace"] = "none", False
-        layers = {"layer_dependency": data.draw(st.booleans())}
+        layers = {name: data.draw(st.booleans()) for name in ("layer_dependency", "importance_sampling")}
         how |= {"sampling": "labor", "batch_dependency": dependency, **layers}
     if trees != "none":
         seeds = random.integers(counts[input_type], size=20)  # which repeat

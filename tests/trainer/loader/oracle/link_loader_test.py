@@ -78,7 +78,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
     drawn = data.draw(st.sampled_from([{"replace": False}, {"replace": True}, {"dependency": 1}, {"dependency": 3}]))
     if "dependency" in drawn:  # by layers: parallel edges side by side
         lists = {name: [sorted(each) for each in of_name] for name, of_name in lists.items()}
-        drawn["layer_dependency"] = data.draw(st.booleans())
+        drawn |= {name: data.draw(st.booleans()) for name in ("layer_dependency", "importance_sampling")}
     relation = data.draw(st.sampled_from(list(lists)))
     reverse = (relation[2], "reverse", relation[0])
     if has_reverse:

@@ -112,6 +112,11 @@ TIMES = {"time_attr": "time", "input_time": [1, 2, 3]}
         ({"sampling": "labor"} | TIMES, "time_attr: expected None, for sampling='labor'"),
         ({"batch_dependency": 4}, "batch_dependency: expected 1, without sampling labor, found 4"),
         ({"layer_dependency": True}, "layer_dependency: expected False, without sampling labor, found True"),
+        ({"importance_sampling": True}, "importance_sampling: expected False, without sampling labor, found True"),
+        (
+            {"sampling": "labor", "importance_sampling": True, "subgraph_type": "induced"},
+            "subgraph_type: expected 'directional', with importance_sampling, found 'induced'",
+        ),
         ({"disjoint": True, "weight_attr": "edge_weight"}, "disjoint: expected False, for draws by weight_attr"),
         ({"disjoint": True, "cache_ratio": "auto", "trainer_bytes": 1}, "cache_ratio: expected a number"),
     ],

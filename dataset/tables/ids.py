@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -65,14 +66,14 @@ def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | N
     """[n]: the numbers of a column that may have ids: one with distinct integers, or one named like ids; None for other
     columns."""
     try:
-        if (numbers := _integers_of_texts(table, column, is_named)) is not None:
-            return numbers
         if not is_named and not _looks_distinct(table, column):
             return None
         numbers = table.read([column], np.float64 if is_named else np.int64)
         if is_named and np.array_equal(numbers, np.floor(numbers)):
             numbers = table.read([column], np.int64) if np.abs(numbers).max(initial=0) > 2**53 else numbers
-    except (CohortError, ValueError, TypeError):  # texts number no rows
+    except (CohortError, ValueError, TypeError):  # of texts, only integers number rows
+        with contextlib.suppress(CohortError):  # of bytes that are no texts
+            return _integers_of_texts(table, column, is_named)
         return None
     if numbers.ndim != 1 or not is_named and len(np.unique(numbers)) < len(numbers):
         return None

@@ -293,5 +293,6 @@ def test_integers_in_texts_are_ids_in_every_kind_of_table(tmp_path, name):
         (tmp_path / "graph.yaml").write_text(text.replace("FILE", file))
         error = refused(tmp_path / "graph.yaml")
         assert f"{name} 0 in row 0" in error.expected and f"id: {name}:" in error.hint
-    pq.write_table(pa.table({name: ["b", "a", "2"], "x": [2.0, 0.0, 1.0]}), tmp_path / "x.parquet")
-    assert import_helpers.imported(tmp_path / "graph.yaml").x.ravel().tolist() == [2.0, 0.0, 1.0]
+    for others in (["b", "a", "2"], [b"\xff", b"\xfe", b"2"], ["2", None, "1"]):
+        pq.write_table(pa.table({name: others, "x": [2.0, 0.0, 1.0]}), tmp_path / "x.parquet")
+        assert import_helpers.imported(tmp_path / "graph.yaml").x.ravel().tolist() == [2.0, 0.0, 1.0]

@@ -30,7 +30,8 @@ MOST_PORT, RIGHTS_OF_SOCKET = 65535, 0o666
 
 
 def listening(host: str, port: int, unix_socket: Path | None) -> list[socket.socket]:
-    """Sockets that are bound there, one for each address of the host, and that child processes inherit.
+    """Sockets that listen there, one for each address of the host, and that child processes inherit. From now on the
+    address is taken, and requests wait until they are answered.
 
     Raises:
         CohortError: there is no such address, or it is taken.
@@ -59,6 +60,7 @@ def _at_path(path: Path) -> socket.socket:
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     bound.bind(str(path))
     path.chmod(rights)
+    bound.listen()
     return bound
 
 
@@ -73,6 +75,7 @@ def _at_port(host: str, port: int) -> list[socket.socket]:
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
+        bound.listen()
     return list(sockets.values())
 
 

@@ -364,6 +364,19 @@ def test_ctrl_c_ends_a_service_while_python_starts(data, run, tmp_path):
     assert (process.wait(timeout=30), log.read_text()) == (-signal.SIGINT, "")
 
 
+def test_a_service_that_starts_has_its_address(tmp_path):
+    path = tmp_path / "socket"
+    [at_path], [at_port] = (serve_workers.listening("127.0.0.1", 0, unix_socket) for unix_socket in (path, None))
+    inode = path.stat().st_ino
+    with at_path, at_port:
+        for port, unix_socket in ((0, path), (at_port.getsockname()[1], None)):
+            with pytest.raises(CohortError, match="expected an address that is free"):
+                serve_workers.listening("127.0.0.1", port, unix_socket)
+    assert path.stat().st_ino == inode
+    [again] = serve_workers.listening("127.0.0.1", 0, path)
+    again.close()
+
+
 def test_what_a_killed_service_left_is_removed_by_the_next_one(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / f"cohort-serve-{os.getuid()}.123-0123abcd.tmp"

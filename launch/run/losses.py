@@ -83,6 +83,9 @@ def warn_of_majority(spec: RunSpec, data: StoredGraph) -> None:
     share = counts.max(initial=0) / max(1, counts.sum())
     if share <= MAJORITY:
         return
+    if share == 1:
+        LOG.warning(f"all training labels are of class {counts.argmax()}, the only one that can be learned of them")
+        return
     if spec.class_weights is None:
         cures.append("--class-weights balanced lets all classes count the same")
     if not {"average_precision", "auroc", "f1"} & {*(spec.metrics or ()), spec.monitor}:

@@ -8,7 +8,7 @@ from processes import ran, refused, summary_of
 from sklearn.utils.class_weight import compute_class_weight
 
 import cohort_gnn as cohort
-from cohort_gnn.launch.run.losses import weights_of_classes
+from cohort_gnn.launch.run.losses import warn_of_majority, weights_of_classes
 from cohort_gnn.spec.run import RunSpec
 from cohort_gnn.trainer.models.targets import Classes, MultiLabel
 
@@ -173,3 +173,11 @@ def test_a_class_that_most_nodes_have_is_warned_of(data, tmp_path, shm):
     assert told in said[2] and "--class-weights balanced lets" in said[2] and "--metrics average_precision" in said[2]
     assert told in said[0] and "--class-weights" not in said[0] and "--metrics average_precision" in said[0]
     assert told in said[1] and "--metrics" not in said[1] and told not in both
+
+
+def test_labels_of_one_class_alone_are_told(tmp_path, caplog):
+    """No weights of classes and no metric help there."""
+    y, edges, split = np.array([1, 1, 1, 0]), np.array([[0, 1], [1, 2]]), {"train_ids": [0, 1, 2], "val_ids": [3]}
+    folder = cohort.from_tensors(tmp_path / "one", x=np.ones((4, 1), np.float32), y=y, edge_index=edges, **split)
+    warn_of_majority(RunSpec(), cohort.dataset.open(folder))
+    assert "all training labels are of class 1" in caplog.text and "--class-weights" not in caplog.text

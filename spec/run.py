@@ -44,6 +44,12 @@ def whole_path_of_order(seed_order: str) -> str:
 MIX = 0.5  # of seeds from everywhere, where others are in the order of communities
 
 
+def weights_beside_shares() -> CohortError:
+    """Batches cannot have both as ``edge_weight``."""
+    hint = "batches have shares of means in place of weights: say edge_weights=False, or no --use-edge-weights"
+    return CohortError("importance_sampling", "False, with edge_weights", "True", hint)
+
+
 @dataclass(kw_only=True)
 class SamplerSpec:
     """Options of every command that runs a sampler."""
@@ -267,8 +273,7 @@ class SamplerSpec:
             hint = "say sampling='labor', or --sampling labor, as well"
             raise CohortError("importance_sampling", "False, without sampling labor", "True", hint)
         if self.importance_sampling and self.use_edge_weights:
-            hint = "batches have shares of means in place of weights: leave one of the two options out"
-            raise CohortError("importance_sampling", "False, with edge_weights", "True", hint)
+            raise weights_beside_shares()
         if self.seed_mix != MIX and self.seed_order == "shuffle":
             hint = "say which communities: seed_order='FILE.npy', or --seed-order FILE.npy"
             raise CohortError("seed_mix", f"{MIX}, with seed_order shuffle", str(self.seed_mix), hint)

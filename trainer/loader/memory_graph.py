@@ -18,6 +18,7 @@ from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
 from cohort_gnn.dataset.arrays import ADJ_HINT, edge_times, edge_weights, times_of_sources
 from cohort_gnn.dataset.importing.tensors import demand_rows, ends_of
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType
+from cohort_gnn.spec.run import weights_beside_shares
 from cohort_gnn.trainer.loader.arguments import EdgeArrays
 from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.machine import has_other_ranks
@@ -102,17 +103,21 @@ class MemoryGraph:
         """int64 [n] of nodes of a type; None: draws do not depend on their times."""
         return self._node_times[name][nodes] if name in self._node_times else None
 
-    def edge_options(self, arrays: EdgeArrays, subgraph_type: str, written: StoredGraph) -> dict:
+    def edge_options(self, arrays: EdgeArrays, subgraph_type: str, written: StoredGraph, has_shares: bool) -> dict:
         """Members of run.json, for batches with these arrays of edges.
 
         Args:
             written: the data set of the graph.
+            has_shares: batches have an ``edge_weight`` of the draws.
 
         Raises:
-            CohortError: no edges have weights.
+            CohortError: no edges have weights, or batches would have those of the graph and of the draws.
         """
-        if arrays.edge_weights and all(store.get("edge_weight") is None for store in self._edges.values()):
+        has_weights = any(store.get("edge_weight") is not None for store in self._edges.values())
+        if arrays.edge_weights and not has_weights:
             raise CohortError("edge_weights", "a graph with edge_weight", "none")
+        if has_shares and has_weights and arrays.edge_weights is not False:
+            raise weights_beside_shares()
         asked = {"e_id": arrays.edge_ids, "edge_weight": arrays.edge_weights, "edge_attr": arrays.edge_attr}
         self.left_out |= {name for name, is_asked in asked.items() if is_asked is not None and not is_asked}
         named = not names_no_edges(written, subgraph_type)

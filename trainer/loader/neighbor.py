@@ -290,7 +290,7 @@ class NeighborLoader(Stateful):
             demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)
             options |= arrays.members(data, kind)
         else:
-            options |= self._graph.edge_options(arrays, kind, data)
+            options |= self._graph.edge_options(arrays, kind, data, options["importance_sampling"])
         demand_times(data, self._trees, self._windows)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
         spec_options |= {name: options[name] for name in (*DRAWS, "reuse", "topology")}

@@ -6,6 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
 
 COPIES, LONG, SHORT, FANOUT = 400, 30, 3, 5
 EXPECTED_PICKS = 6  # floor(5 * mean(m) * mean(1 / m)), m: 5 of three nodes, 30 of 27
@@ -54,6 +55,17 @@ def test_what_short_lists_draw_is_drawn_first_and_counts_less(drawn):
         for part in (slice(SHORT), slice(SHORT, LONG)):
             assert found[part].mean() == pytest.approx(expected[part].mean(), rel=0.02)
     assert LONG / draws * shares[:SHORT].mean() == pytest.approx(1.2, abs=0.04), "the error of a ratio of estimates"
+
+
+def test_weights_of_the_graph_and_shares_are_not_mixed():
+    data = Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [2, 2]]), edge_weight=torch.ones(2))
+    how = {"device": "cpu", "sampling": "labor", "importance_sampling": True}
+    with pytest.raises(
+        CohortError, match="importance_sampling: expected False, with edge_weights.*\n.*edge_weights=False"
+    ):
+        cohort.NeighborLoader(data, [1], **how)
+    with cohort.NeighborLoader(data, [1], torch.tensor([2]), edge_weights=False, **how) as loader:
+        assert next(iter(loader)).edge_weight.tolist() == [1.0]
 
 
 def test_nodes_of_equal_least_degree_are_drawn_equally_often(drawn):

@@ -289,9 +289,12 @@ class HostBackend final : public Backend {
   void for_each_candidate(const HopDraw& draw, std::size_t local_id, Use use) const {
     const int64_t* const ends = draw.lists.indptr + draw.targets.n_id[local_id];
     const ExcludedRef excluded = excluded_from(draw, local_id);
-    for (int64_t at = ends[0]; at < ends[1]; ++at) {
-      if (excluded.count == 0 || !excluded.has(at - ends[0])) use(draw.lists.index(at));
-    }
+    draw.lists.with_indices([&](const auto* indices) {
+      for (int64_t at = ends[0]; excluded.count == 0 && at < ends[1]; ++at) use(int64_t{indices[at]});
+      for (int64_t at = ends[0]; excluded.count > 0 && at < ends[1]; ++at) {
+        if (!excluded.has(at - ends[0])) use(int64_t{indices[at]});
+      }
+    });
   }
 
   // For importance sampling: least_degree_ of all candidates of the hop, and its sums over each list.
@@ -318,9 +321,11 @@ class HostBackend final : public Backend {
   }
 
   void forget_least_degrees(const HopDraw& draw, std::size_t begin, std::size_t end) {
+#pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
-      for_each_candidate(draw, i,
-                         [&](int64_t neighbour) { least_degree_[static_cast<std::size_t>(neighbour)] = kNoDegree; });
+      for_each_candidate(draw, i, [&](int64_t neighbour) {
+        std::atomic_ref(least_degree_[static_cast<std::size_t>(neighbour)]).store(kNoDegree, std::memory_order_relaxed);
+      });
     }
   }
 

@@ -118,6 +118,9 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
+    if dataset.stat().st_ino != run.get("dataset_inode", dataset.stat().st_ino):  # the sampler has the one before, too
+        actual = "one that another command has replaced since the start"
+        raise CohortError(str(dataset), "a data set that stays as it is", actual, "run this command again")
     task, seeds, links = seeds_of_run(data, options)
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)

@@ -135,6 +135,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     if spec.out:
         spec = replace(spec, out=folder_of_machine(spec.out, meeting.machine if meeting else None))
     _demand_tensorboard(spec)
+    inode = args.dataset.stat().st_ino if args.dataset.exists() else None  # before the first file is opened
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
     check_model(spec, data)
@@ -147,7 +148,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
         demand_weights(spec.init, spec.out)
     if spec.out:
         demand_new(spec.out, args.overwrite)
-    run = _run_of(spec, data) | _about(args, data, spec)
+    run = _run_of(spec, data) | _about(args, data, spec) | {"dataset_inode": inode}
     run["data"] = digests(data.path, *(run["trainer"][name] for name in ("parts", "task_name", "seed_order")))
     shown = spec.out or new_run_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
@@ -374,13 +375,14 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
             if not dataset.is_dir():
                 hint = f"if it was moved: cohort train --resume {args.resume} DIR"
                 raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
+            inode = dataset.stat().st_ino
             data = open_to_train(dataset)
             trainer = trainer_spec(spec, data)
             demand_same_data(earlier["data"], data.path, trainer.parts, trainer.task_name, trainer.seed_order)
             demand_same_weights(earlier["trainer"], trainer)
             check_model(spec, data)
             run = _run_of(spec, data) | _about(args, data, spec, earlier.get("starts"))
-            run |= {"data": earlier["data"], "resume": True}
+            run |= {"data": earlier["data"], "resume": True, "dataset_inode": inode}
             remove_parts(out)
             if not (out / files.CHECKPOINT).exists():
                 LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")

@@ -80,7 +80,8 @@ class CheckpointFile:
         state = load_checkpoint(self.path)
         names = self.identity.keys() | state["identity"].keys()
         for name in sorted(names - {"class_weights"}):  # a file may have moved: weights_of_classes has its numbers
-            expected, actual = self.identity.get(name), state["identity"].get(name)
+            expected = self.identity.get(name)
+            actual = state["identity"].get(name, getattr(RunSpec, name, None))  # an option that came later
             if expected != actual:
                 raise CohortError(f"{self.path}: {name}", repr(expected), repr(actual), OTHER_RUN)
         return state

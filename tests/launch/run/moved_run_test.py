@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from processes import here, ran, refused
+from processes import beginning_with, cohort, here, ran, refused
 from resumable import OPTIONS
 
 from cohort_gnn.dataset import digests as file_digests
@@ -195,3 +195,23 @@ def test_a_world_that_has_no_size(graph, tmp_path):
     env = os.environ | {"WORLD_SIZE": ""}
     options = [*OPTIONS, "--epochs", 1, "--quiet", "--out", tmp_path / "run"]
     ran("train", graph, *options, env=env)
+
+
+REPLACING = """
+import os, sys, time
+if "cohort_gnn.trainer" in sys.orig_argv:
+    while not os.path.exists({run_json!r}):
+        time.sleep(0.005)
+    os.symlink({new!r}, {data!r} + ".new")
+    os.replace({data!r} + ".new", {data!r})
+"""
+
+
+def test_a_data_set_that_is_replaced_as_a_run_starts_is_noticed(graph, tmp_path):
+    """By an equal one, of which nothing but the folder itself differs."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    shutil.copytree(graph, tmp_path / "new")
+    data.symlink_to(graph)
+    text = REPLACING.format(run_json=str(out / "run.json"), new=str(tmp_path / "new"), data=str(data))
+    done = cohort("train", data, *OPTIONS, "--epochs", 1, "--out", out, env=beginning_with(text, tmp_path))
+    refused(done, 1, f"{data}: expected a data set that stays as it is, found one that another command has replaced")

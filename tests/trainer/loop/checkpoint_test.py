@@ -140,6 +140,12 @@ def test_the_checkpoint_of_another_run_is_refused(file, name, value):
     assert load_checkpoint(file.path)["identity"] == IDENTITY
 
 
+def test_an_option_that_came_after_a_checkpoint_counts_as_its_default(file):
+    assert CheckpointFile(file.path, IDENTITY | {"importance_sampling": False}).read() is not None
+    later = CheckpointFile(file.path, IDENTITY | {"importance_sampling": True})
+    refused(later, "importance_sampling: expected True, found False", "another run")
+
+
 def test_the_identity_follows_what_the_losses_follow(tmp_path):
     sampler = {"dataset": str(tmp_path), "device": "cpu", "num_ranks": 1, "seed": 3, "channel": "a"}
     sizes = {"num_classes": 3, "feature_dim": 4}

@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
-SECONDS_UNTIL_AGAIN = 0.01
+SECONDS_UNTIL_AGAIN = 0.01  # between two looks
 
 
 class EndedBySignal(SystemExit):
@@ -21,6 +22,12 @@ class EndedBySignal(SystemExit):
 def leave(number: int, _frame) -> None:
     """A handler."""
     raise EndedBySignal(number)
+
+
+def _send_after(has_ended: list[bool], number: int) -> None:
+    while not has_ended[0]:
+        time.sleep(SECONDS_UNTIL_AGAIN)
+    os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager
@@ -40,7 +47,9 @@ def lost_signals_repeated() -> Iterator[None]:
         else:
             before(unraisable)
             return
-        threading.Timer(SECONDS_UNTIL_AGAIN, os.kill, (os.getpid(), number)).start()
+        has_ended = [False]  # from the hook itself an exception would be dropped, too
+        threading.Thread(target=_send_after, args=(has_ended, number), daemon=True).start()
+        has_ended[0] = True  # no call comes after this, so no handler runs before the return
 
     sys.unraisablehook = hook
     try:

@@ -8,8 +8,16 @@ import pytest
 
 # Each import ends in the callback of a weak reference, where Python drops what a handler raises; a __del__ is another.
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from cohort_gnn.base.ending import leave, lost_signals_repeated
+
+begin = threading.Thread.start
+
+def begin_slowly(thread):
+    begin(thread)
+    time.sleep({seconds_to_start})
+
+threading.Thread.start = begin_slowly
 
 class Told:
     def __del__(self):
@@ -30,10 +38,11 @@ with lost_signals_repeated():
 """
 
 
+@pytest.mark.parametrize("seconds_to_start", [0, 0.2])
 @pytest.mark.parametrize("handler", ["leave", "stop"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_whose_exception_python_drops_comes_again(number, handler):
-    program = PROGRAM.format(number=int(number), handler=handler)
+def test_a_signal_whose_exception_python_drops_comes_again(number, handler, seconds_to_start):
+    program = PROGRAM.format(number=int(number), handler=handler, seconds_to_start=seconds_to_start)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert done.stdout == "goes on\n"
     if number == signal.SIGINT:
@@ -43,7 +52,11 @@ def test_a_signal_whose_exception_python_drops_comes_again(number, handler):
 
 
 def test_other_dropped_exceptions_are_shown():
-    program = PROGRAM.format(number=0, handler="None").replace("range(600)", "range(0)").replace("os.kill", "os.lost")
+    program = (
+        PROGRAM.format(number=0, handler="None", seconds_to_start=0)
+        .replace("range(600)", "range(0)")
+        .replace("os.kill", "os.lost")
+    )
     program = program.replace("    signal.signal(0, None)", "    pass")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0 and "Exception ignored in" in done.stderr and "AttributeError" in done.stderr

@@ -20,8 +20,8 @@
 // number of a node is multiplied by its least degree: that of the shortest list of the hop that it stands in, or the
 // fanout. So nodes that a short list is likely to draw are the first choice of long ones, too. From a list of d
 // candidates with least degrees m there are drawn k mean(m) mean(1 / m) positions, but at least k and at most d; edges
-// have shares of the mean that make up for unequal chances (edge_shares). Shortest lists, picks and shares follow from
-// integers.
+// have shares of the mean that make up for unequal chances (inverse_chance). Shortest lists, picks and shares follow
+// from integers.
 //
 // Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
 // (pass_over): the draw is uniform over the subsets of what may be drawn.

@@ -187,7 +187,9 @@ class MemoryGraph:
         if not node_stores and not edge_stores:
             at = "data" if None in self._nodes else "data[TYPE]"
             expected = f"the name of a tensor of times, one for each node or edge: {at}.{attribute}"
-            raise CohortError("time_attr", expected, "none")
+            values = self.data.get(attribute) if None in self._nodes else None
+            actual = "none" if values is None else _length_of(values, self._nodes[None])
+            raise CohortError("time_attr", expected, actual)
         for name, store in node_stores.items():
             self._node_times[name] = self._numbers(name, store, attribute, store.num_nodes, edge_times)
         source_types = {name: None if name is None else name[0] for name in self._edges}
@@ -229,7 +231,9 @@ class MemoryGraph:
         """[count]"""
         place = _place(attribute, name)
         try:
-            array = np.asarray(torch.as_tensor(_native(store[attribute])).detach().cpu())
+            values = _native(store[attribute])
+            is_array = isinstance(values, np.ndarray)
+            array = values if is_array else np.asarray(torch.as_tensor(values).detach().cpu())
         except (TypeError, ValueError, RuntimeError) as error:
             raise CohortError(place, "a tensor of numbers", type(store[attribute]).__name__) from error
         numbers = convert(place, array)
@@ -282,6 +286,12 @@ def _has(store: BaseStorage, attribute: str, for_nodes: bool) -> bool:
     if store._key is not None:
         return True
     return store.is_node_attr(attribute) if for_nodes else store.is_edge_attr(attribute)
+
+
+def _length_of(values: Any, store: BaseStorage) -> str:
+    """For messages about an array of a graph of one type."""
+    length = f"{len(values):,} values" if hasattr(values, "__len__") else type(values).__name__
+    return f"{length} for {store.num_nodes:,} nodes and {store.num_edges:,} edges"
 
 
 def _is_unclear(store: BaseStorage, key: str) -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset.arrays import edge_times
+from cohort_gnn.dataset.arrays import TIMES_HINT, edge_times
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.types import Span, checked
 from cohort_gnn.trainer.loader.arguments import is_set
@@ -76,7 +76,7 @@ class TreeOptions:
         try:
             times = input_time if isinstance(input_time, np.ndarray) else torch.as_tensor(input_time).cpu().numpy()
         except (TypeError, ValueError, RuntimeError) as error:
-            raise CohortError(place, expected, str(error)[:200]) from error
+            raise CohortError(place, expected, str(error)[:200], TIMES_HINT) from error
         if times.shape != (num_seeds,):
             hint = "with a mask as input_nodes: input_time[mask]" if place == "input_time" else ""
             raise CohortError(place, expected, f"shape {list(times.shape)}", hint)

@@ -1,5 +1,7 @@
 """Times of nodes and edges, in memory and in data sets, that temporal batches follow; what is refused."""
 
+from datetime import datetime
+
 import numpy as np
 import pytest
 import torch
@@ -89,6 +91,7 @@ TIMES = {"time_attr": "time", "input_time": [1, 2, 3]}
         ({"time_attr": "time", "input_time": [1, 2]}, r"input_time: .*\[3\].*, found shape \[2\]"),
         ({"time_attr": "time", "input_time": [1.5, 2, 3]}, "input_time: expected integers .*, found dtype float32"),
         ({"time_attr": "time", "input_time": "now"}, r"input_time: expected integers \[3\]"),
+        ({"time_attr": "time", "input_time": [datetime(2024, 1, 1)] * 3}, r"input_time: .*\n  hint: .* of dates: "),
         ({"input_time": [1, 2, 3]}, "input_time: expected None without time_attr"),
         ({"temporal_strategy": "last"}, "temporal_strategy: expected 'uniform' without time_attr"),
         ({"temporal_strategy": "first"} | TIMES, "temporal_strategy: expected"),
@@ -130,6 +133,16 @@ def test_what_has_no_times_is_refused(events):
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
         loader_of(data, [2], [1], time_attr="when", input_time=[1])
+    for when, words in (
+        (torch.ones(2, dtype=torch.int64), r"time_attr: .*data\.edge_time, found 2 values for 3 nodes and 1 edges"),
+        (
+            np.array(["2024-01-01"], "datetime64[s]"),
+            r"edge_time: .* found dtype datetime64\[s\]\n  hint: .* of dates: ",
+        ),
+    ):
+        data.edge_time = when
+        with pytest.raises(CohortError, match=words):
+            loader_of(data, [2], [1], time_attr="edge_time", input_time=[1])
     data = HeteroData({"a": {"x": torch.ones(3, 1), "t": torch.arange(3)}, "b": {"x": torch.ones(3, 1)}})
     for ends in (("a", "b"), ("b", "a")):
         data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1], [1, 2]])

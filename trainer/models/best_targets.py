@@ -9,9 +9,11 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.links import LinkEdges
+from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.trainer.models.links import LinkDecoder
 
 SOURCES, TARGETS = 4096, 1 << 14  # that are compared at a time; 256 MiB of scores
+TILE_SOURCES = 16  # of `row_tiles`: a request has few sources
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,27 @@ def best_of(
     return ids.masked_fill(scores == -torch.inf, -1), scores
 
 
+def best_alone(
+    query: Tensor, targets: np.ndarray, k: int, left_out: tuple[Tensor, Tensor], candidates: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What `best_of` finds, whichever queries stand beside a query.
+
+    Raises:
+        CohortError: a product is no number.
+    """
+    with torch.no_grad(), row_tiles(TILE_SOURCES):
+        ids, scores = best_of(query, targets, k, left_out, candidates)
+    return ids, demand_numbers(scores)
+
+
+def demand_numbers(scores: Tensor) -> Tensor:
+    """The scores; raises CohortError where nothing can be chosen by them, as of weights that diverged."""
+    if not (scores < torch.inf).all():
+        hint = "the run may have diverged: train with a smaller --lr; cohort dataset check finds features like these"
+        raise CohortError("scores", "finite numbers, to choose the best by", "NaN or infinity", hint)
+    return scores
+
+
 def pairs_left_out(known: "Known | None", edges: LinkEdges, ids: np.ndarray) -> tuple[Tensor, Tensor]:
     """(place among `ids`, target), int64 [n] each, of what no link of these sources is: what is known, and, within one
     node type, the source itself."""
@@ -139,7 +162,7 @@ def find_best_targets(
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))
         left_out = pairs_left_out(known, edges, np.arange(begin, end))
-        best_ids, scores = best_of(query, targets, best.shape[1], left_out, candidates)
+        best_ids, scores = best_alone(query, targets, best.shape[1], left_out, candidates)
         if best_scores is not None:
             best_scores[begin:end] = scores.cpu().numpy()
         best[begin:end] = best_ids.cpu().numpy()

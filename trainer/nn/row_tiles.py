@@ -23,13 +23,13 @@ _is_on = threading.local()
 
 
 @contextlib.contextmanager
-def row_tiles() -> Iterator[None]:
+def row_tiles(tile_rows: int = TILE_ROWS) -> Iterator[None]:
     """Inside, without gradients, what layers of ``cohort.nn`` make of a row is the same bytes whichever rows stand
     beside it, and however many threads torch has.
 
     Libraries of matrix products choose their code by the number of rows, and with it the order in which a row's
     products are added up. So each product is that of tiles of as many rows, the last filled up with zeros: a batch of
-    tiles of ``TILE_ROWS`` rows on the CPU, one tile of ``GPU_TILE_ROWS`` after the other on a GPU. A layer that could
+    tiles of ``tile_rows`` rows on the CPU, one tile of ``GPU_TILE_ROWS`` after the other on a GPU. A layer that could
     multiply rows before it sums them, or after, chooses by its widths alone. Long lists of edges are summed in pieces
     that are counted from the list's first edge.
 
@@ -42,7 +42,7 @@ def row_tiles() -> Iterator[None]:
     before = rows_stand_alone()
     _is_on.value = True
     try:
-        with _Tiles():
+        with _Tiles(tile_rows):
             yield
     finally:
         _is_on.value = before
@@ -54,6 +54,10 @@ def rows_stand_alone() -> bool:
 
 
 class _Tiles(TorchDispatchMode):
+    def __init__(self, tile_rows: int):
+        super().__init__()
+        self._tile_rows = tile_rows
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """No: torch would import its compiler, which takes seconds, and ask it at every operation."""
@@ -67,7 +71,7 @@ class _Tiles(TorchDispatchMode):
         if place is None:
             return func(*args, **(kwargs or {}))
         rows, weight, *wide = args[place:]
-        return _sum_with(args[:place], _product(rows, weight, *wide), **(kwargs or {}))
+        return _sum_with(args[:place], _product(rows, weight, self._tile_rows, *wide), **(kwargs or {}))
 
 
 def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
@@ -77,21 +81,21 @@ def _sum_with(first: tuple[Tensor, ...], product: Tensor, beta: float = 1, alpha
     return made if out is None else out.copy_(made)
 
 
-def _product(rows: Tensor, weight: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+def _product(rows: Tensor, weight: Tensor, tile_rows: int, out_dtype: torch.dtype | None = None) -> Tensor:
     """``rows @ weight``, [n, k] @ [k, m] or [k], or [b, n, k] @ [b, k, m]; in the dtype of the rows by default."""
     dtype = out_dtype or rows.dtype
     if weight.dim() == 1:
-        return _product_in_tiles(rows, weight.unsqueeze(1), dtype).squeeze(1)
+        return _product_in_tiles(rows, weight.unsqueeze(1), tile_rows, dtype).squeeze(1)
     if rows.dim() == 2:
-        return _product_in_tiles(rows, weight, dtype)
+        return _product_in_tiles(rows, weight, tile_rows, dtype)
     if not len(rows):
         return rows.new_empty(0, rows.shape[1], weight.shape[2], dtype=dtype)
-    return torch.stack([_product_in_tiles(rows[i], weight[i], dtype) for i in range(len(rows))])
+    return torch.stack([_product_in_tiles(rows[i], weight[i], tile_rows, dtype) for i in range(len(rows))])
 
 
-def _product_in_tiles(rows: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+def _product_in_tiles(rows: Tensor, weight: Tensor, tile_rows: int, dtype: torch.dtype) -> Tensor:
     """[n, k] @ [k, m] as a number of equal products."""
-    tile_rows, least = (GPU_TILE_ROWS, 1) if rows.is_cuda else (TILE_ROWS, LEAST_TILES)
+    tile_rows, least = (GPU_TILE_ROWS, 1) if rows.is_cuda else (tile_rows, LEAST_TILES)
     count, out = len(rows), rows.new_empty(len(rows), weight.shape[1], dtype=dtype)
     is_aligned = rows.is_contiguous() and rows.data_ptr() % ALIGNED_BYTES == 0
     tiles = count // tile_rows if is_aligned and count >= least * tile_rows else 0

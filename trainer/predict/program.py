@@ -41,7 +41,7 @@ from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.loader import _native
-from cohort_gnn.trainer.models.best_targets import find_best_targets, queries_of
+from cohort_gnn.trainer.models.best_targets import demand_numbers, find_best_targets, queries_of
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
@@ -230,7 +230,10 @@ def write_scores(
     where hidden layers were."""
     name, device, out = output_of(model, job["node_type"]), torch.device(job["device"]), Path(job["out"])
     nodes = named_nodes(job, data, name, job["nodes"])
-    best, one = targets.best if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
+    best, one = choice_of(targets) if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
+    if isinstance(targets, LinkTargets) and out.suffix == ".csv":
+        hint = f"--out {out.with_suffix('.parquet').name}; --top-k K writes the best targets, also as .csv"
+        raise CohortError("--out", ".npy or .parquet, for rows of a model that predicts links", out.name, hint)
     if is_table(out):
         names = class_names(job)
         columns = columns_of_scores(targets, names, job["classes"], threshold_of(job, targets, model.num_classes))
@@ -249,6 +252,12 @@ def write_scores(
         chosen = new_rows((nodes.num_rows, *kept.shape[1:]), file, kept.dtype)
         np.take(scores, nodes.nodes, axis=0, out=chosen)
     return f"{kept.dtype.name} {list(chosen.shape)}", memory
+
+
+def choice_of(targets: Targets) -> Callable[[Tensor], Tensor]:
+    """What chooses answers by scores; numbers to regress are their scores, whatever they are."""
+    is_choice = isinstance(targets, Classes | MultiLabel)
+    return (lambda scores: targets.best(demand_numbers(scores))) if is_choice else targets.best
 
 
 def class_names(job: dict) -> list[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
+from cohort_gnn.spec.types import Fanout, Positive, Seed, Span, checked
 from cohort_gnn.trainer.models.targets import LinkTargets
 from cohort_gnn.trainer.predict.layerwise import outputs_of_layers
 from cohort_gnn.trainer.predict.neighbourhoods import Lists, Neighbourhoods, NewEdges, TooManyEdges
@@ -92,9 +94,7 @@ class Scorer:
     ):
         self.data = data if isinstance(data, StoredGraph) else open_dataset(data)
         self.model, self._targets = model_of_run(Path(run), self.data)
-        self._device = torch.device(device)
-        if self._device.type == "cuda" and not torch.cuda.is_available():
-            raise CohortError("Scorer: device", "a GPU that PyTorch can use", "none", 'device="cpu"')
+        self._device = _checked_device(device)
         self.model.to(self._device).eval()
         self._windows = windows_of(Path(run), self.data)
         self._relation, self._served = None, None
@@ -107,8 +107,9 @@ class Scorer:
         num_layers = len(self.model.edge_types)
         self._most = _checked_fanout(num_neighbors, num_layers, self.model.two_sided)
         self._tables = self.data.node_types
-        counts = {name: table.num_nodes for name, table in self._tables.items()}
-        self._counts, self._lists = counts, Neighbourhoods(self.data.edge_types, seed, max_edges)
+        self._counts = {name: table.num_nodes for name, table in self._tables.items()}
+        most_edges = None if max_edges is None else checked("Scorer: max_edges", max_edges, Span)
+        self._lists = Neighbourhoods(self.data.edge_types, checked("Scorer: seed", seed, Seed), most_edges)
         self._rows = {name: features_of(table) for name, table in self._tables.items() if table.feature_dim}
         tables = {relation: self.data.edge_types[relation].edge_table for relation in self.model.edge_dims}
         self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
@@ -221,8 +222,8 @@ class Scorer:
         if self._served is None or self._relation is None or self.node_type != self._relation[0]:
             actual = "labels" if self._served is None else f"with node_type {self.node_type}"
             raise CohortError("best_targets", "a run that learned to predict links, and its sources", actual)
-        if k < 1:
-            raise CohortError("best_targets: k", "a number above 0", str(k))
+        k = checked("best_targets: k", k, Positive)
+        exclude_seen = checked("best_targets: exclude_seen", exclude_seen, bool)
         rows = self.score(nodes, new_nodes=new_nodes, new_edges=new_edges, at_time=at_time)
         request = self._reader.read(nodes, new_nodes, new_edges, at_time)
         new = request.edges.get(self._relation)
@@ -389,13 +390,21 @@ def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:
     return rows if nodes is wanted else rows[torch.from_numpy(np.searchsorted(nodes, wanted)).to(rows.device)]
 
 
+def _checked_device(device: str | torch.device) -> torch.device:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise CohortError("Scorer: device", "cpu, cuda or cuda:N", repr(device)[:80])
+    if str(device) != "cpu" and not torch.cuda.is_available():
+        raise CohortError("Scorer: device", "a GPU that PyTorch can use", "none", 'device="cpu"')
+    return torch.device(device)
+
+
 def _checked_fanout(num_neighbors: Sequence[int] | None, num_layers: int, two_sided: bool) -> list[int]:
     if num_neighbors is None:
         return [-1] * num_layers
     if not two_sided:
         hint = "leave it out: all neighbours count, as in cohort predict"
         raise CohortError("num_neighbors", "a model that does not divide by degrees", "GCN", hint)
-    most = list(num_neighbors)
-    if len(most) != num_layers or not all(isinstance(number, int) and (number == -1 or number > 0) for number in most):
+    most = checked("num_neighbors", num_neighbors, Fanout)
+    if len(most) != num_layers or 0 in most:
         raise CohortError("num_neighbors", f"{num_layers} numbers above 0, or -1 for all", repr(num_neighbors))
     return most

@@ -11,7 +11,7 @@ from torch import Tensor
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.links import LinkEdges
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.trainer.models.best_targets import Known, best_of, pairs_left_out, queries_of
+from cohort_gnn.trainer.models.best_targets import Known, best_alone, pairs_left_out, queries_of
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
 from cohort_gnn.trainer.predict.neighbourhoods import NewEdges
 from cohort_gnn.trainer.predict.node_rows import new_rows
@@ -91,6 +91,5 @@ class ServedTargets:
                 left_out.append((torch.from_numpy(pairs[0]), torch.from_numpy(there[among][pairs[1]])))
         pairs = tuple(torch.cat([part[side] for part in left_out]) for side in (0, 1))
         targets, candidates = self._targets_at(at_time)
-        with torch.no_grad():
-            query = queries_of(self._model.link_decoder, rows)
-            return best_of(query, targets, min(k, self._edges.num_targets), pairs, candidates)
+        query = queries_of(self._model.link_decoder, rows)
+        return best_alone(query, targets, min(k, self._edges.num_targets), pairs, candidates)

@@ -158,8 +158,19 @@ def test_a_scorer_has_the_rows_of_predict_and_the_best_targets(links, run, tmp_p
     np.testing.assert_allclose(np.array(scores), of_pairs, rtol=1e-4, atol=1e-4)
     everything = sources.best_targets([0], links.counts[target], exclude_seen=False)[0][0]
     assert len(everything) == links.counts[target] - (source == target) and set(best[0]) < set(everything)
-    with pytest.raises(package.CohortError, match="k: expected a number above 0"):
-        sources.best_targets([0], 0)
+    ran("predict", run, links.data, *options[:-1], tmp_path / "best.parquet")
+    table = pd.read_parquet(tmp_path / "best.parquet")
+    for node in (0, 7, 19):  # whoever else is asked about, to the last bit
+        own = table[table["source"] == node]
+        (targets,), (of_targets,) = sources.best_targets([node], 5)
+        assert targets == own["target"].tolist() and of_targets == own["score"].tolist() == scores[node]
+    for wrong, words in (
+        ({"k": 0}, "k: expected an integer of at least 1, found 0"),
+        ({"k": 2.5}, "k: expected an integer of at least 1, found 2.5"),
+        ({"k": 2, "exclude_seen": "no"}, "exclude_seen: expected true or false, found 'no'"),
+    ):
+        with pytest.raises(package.CohortError, match=words):
+            sources.best_targets([0], **wrong)
     if source != target:
         with pytest.raises(package.CohortError, match="its sources, found with node_type item"):
             package.Scorer(run, links.data, node_type=target).best_targets([0], 1)
@@ -182,6 +193,9 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(links, run, tmp_path)
     if len(rows) > 1:
         more, words = [], "--node-type: expected user or item, found none"
     refused(cohort("predict", run, links.data, "--device", "cpu", "--out", tmp_path / "no.npy", *more), 1, words)
+    words = "--out: expected .npy or .parquet, for rows of a model that predicts links, found no.csv"
+    of_type = ["--node-type", "user"] if len(rows) > 1 else []
+    refused(cohort("predict", run, links.data, "--device", "cpu", "--out", tmp_path / "no.csv", *of_type), 1, words)
     summary = json.loads((run / "summary.json").read_text())
     source, _, target = links.relation
     for split, held in held_out(links.data).items():
@@ -284,6 +298,17 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_pat
         assert (np.sort(table["target"].to_numpy().reshape(400, 5), 1) == np.sort(expected, 1)).mean() > 0.99
         scores = np.einsum("nd,nd->n", rows[table["source"]], rows[table["target"]])
         np.testing.assert_allclose(table["score"], scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_targets_are_not_chosen_by_what_are_no_numbers(wrong):
+    """As of weights that diverged: topk would take NaN for the largest score."""
+    targets, none = np.ones((30, 4), np.float32), (torch.zeros(0, dtype=torch.int64),) * 2
+    targets[7, 2] = wrong
+    with pytest.raises(CohortError, match="scores: expected finite numbers.*\n.*smaller --lr"):
+        best_targets.best_alone(torch.ones(2, 4), targets, 3, none)
+    left_out = torch.tensor([0, 1]), torch.tensor([7, 7])
+    assert best_targets.best_alone(torch.ones(2, 4), targets, 3, left_out)[1].tolist() == [[4, 4, 4]] * 2
 
 
 def test_edges_of_one_node_type_link_both_ends(tmp_path):

@@ -15,22 +15,23 @@ WIDTHS = [(12, 16), (100, 47), (128, 256), (602, 41), (7, 300), (1024, 128), (25
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("depth", "width"), WIDTHS)
-def test_products(device, depth, width):
+@pytest.mark.parametrize("tile_rows", [16, 128])
+def test_products(device, depth, width, tile_rows):
     generator = torch.Generator().manual_seed(depth)
     x = torch.randn(5000, depth, generator=generator).to(device)
     weight, bias = torch.randn(width, depth, generator=generator), torch.randn(width, generator=generator)
-    whole = _linear(x, weight, bias)
+    whole = _linear(x, weight, bias, tile_rows)
     torch.testing.assert_close(whole.cpu(), x.cpu() @ weight.t() + bias, rtol=1e-4, atol=1e-3)
     order = torch.randperm(len(x), generator=generator).to(device)
     for some in (order[:1], order[:3], order[:700], order):
-        assert torch.equal(_linear(x[some], weight, bias), whole[some])
+        assert torch.equal(_linear(x[some], weight, bias, tile_rows), whole[some])
     for first, last in ((0, 1), (1, 2), (4000, 4003), (13, 4999)):
-        assert torch.equal(_linear(x[first:last], weight, bias), whole[first:last])
+        assert torch.equal(_linear(x[first:last], weight, bias, tile_rows), whole[first:last])
 
 
 @torch.no_grad()
-def _linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    with row_tiles():
+def _linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, tile_rows: int) -> torch.Tensor:
+    with row_tiles(tile_rows):
         return linear(rows, weight.to(rows.device), bias.to(rows.device))
 
 

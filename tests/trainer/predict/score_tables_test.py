@@ -22,7 +22,8 @@ from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.dataset.treatment import read_treatment
-from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers, targets_of
+from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Numbers, targets_of
+from cohort_gnn.trainer.predict.program import choice_of
 from cohort_gnn.trainer.predict.score_tables import (
     NamedNodes,
     columns_of_scores,
@@ -172,6 +173,15 @@ def test_labels_are_predicted_as_by_classes(tmp_path):
     chosen = columns_of_scores(MultiLabel(), ["a"], True, None)
     table = written(tmp_path, ".csv", score_blocks(scores, NamedNodes(None, None, 3), chosen))
     assert table["a"].tolist() == MultiLabel().best(torch.from_numpy(scores))[:, 0].tolist() == [0, 0, 1]
+
+
+def test_classes_are_not_chosen_by_what_are_no_numbers():
+    scores = torch.tensor([[0.5, 2.0], [1.0, float("nan")]])
+    for targets in (Classes(), MultiLabel()):
+        assert torch.equal(choice_of(targets)(scores[:1]), targets.best(scores[:1]))
+        with pytest.raises(CohortError, match="scores: expected finite numbers, to choose the best by, found NaN"):
+            choice_of(targets)(scores)
+    assert choice_of(Numbers())(scores[:, 1:])[1].isnan(), "the number itself is written"
 
 
 def test_rows_of_links_are_lists_and_best_targets_have_both_ids(tmp_path):

@@ -220,6 +220,24 @@ def test_a_gpu_that_is_not_there_is_told(graphs, monkeypatch):
         scorer_of(monkeypatch, model_on("sage", graphs[False].before), graphs[False].before, device="cuda")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "gpu"}, "Scorer: device: expected cpu, cuda or cuda:N, found 'gpu'"),
+        ({"num_neighbors": 5}, "num_neighbors: expected one integer a hop"),
+        ({"num_neighbors": [5, 0]}, "num_neighbors: expected 2 numbers above 0, or -1 for all, found"),
+        ({"seed": 0.5}, "Scorer: seed: expected an integer of at least 0, found 0.5"),
+        ({"max_edges": "many"}, "Scorer: max_edges: expected an integer of at least 0, found 'many'"),
+    ],
+)
+def test_wrong_arguments_are_refused(graphs, monkeypatch, options, words):
+    model, data = model_on("sage", graphs[False].before), graphs[False].before
+    with pytest.raises(CohortError) as refused:
+        scorer_of(monkeypatch, model, data, **options)
+    assert words in str(refused.value)
+    scorer_of(monkeypatch, model, data, num_neighbors=np.array([5, -1]), seed=np.int64(3))
+
+
 def test_lists_that_are_cut_depend_on_the_node_and_the_seed_alone(graphs, monkeypatch):
     grown = graphs[False]
     model = model_on("sage", grown.before)

@@ -15,6 +15,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 FEW_NODES, NODES_AN_EDGE = 1 << 20, 64  # of a matrix that says more, one of its numbers is damaged
 MANY_CLASSES = 1_000_000  # more than there are nodes are none
 EXACT = 1 << 24  # integers up to here are float32
+TIMES_AT_ONCE = 1 << 20
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 MATRIX_HINT = "edges, weights = torch_geometric.utils.to_edge_index({}); "  # of COO, CSR, CSC and SparseTensor
 ADJ_HINT = (
@@ -374,6 +375,12 @@ def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
         actual = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
         hint = "nodes are numbered from 0, one per feature row"
         raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", actual, hint)
+
+
+def any_between(times: np.ndarray, first: int, last: int) -> bool:
+    """Whether one of the times, int64 [n], is in a span, whose ends count. Reads until one is found."""
+    pieces = (times[begin : begin + TIMES_AT_ONCE] for begin in range(0, len(times), TIMES_AT_ONCE))
+    return any(bool(((piece >= first) & (piece <= last)).any()) for piece in pieces)
 
 
 def times_of_sources(place: str, sources: np.ndarray, times: np.ndarray) -> np.ndarray:

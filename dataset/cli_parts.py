@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import parse_number
+from cohort_gnn.dataset.arrays import any_between
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.tasks import tasks_of
-from cohort_gnn.spec.graph import NO_TIME
+from cohort_gnn.spec.graph import NO_TIME, EdgeType
 
 
 def number(text: str) -> int:
@@ -91,6 +93,16 @@ def span_of(times: np.ndarray) -> str:
     """The first and the last of times, in words; those of nodes and edges that are always there are left out."""
     known = times[times != NO_TIME]
     return f"{known.min():,} to {known.max():,}" if len(known) else "none"
+
+
+def edges_missed(data: StoredGraph, spans: Mapping[EdgeType, tuple[int, int]]) -> str:
+    """The times of edges of these relations, in words, if none of them is in its relation's span, whose ends count;
+    else empty."""
+    lists = {name: data.edge_types[name].edge_times for name in spans}
+    known = {name: times for name, times in lists.items() if times is not None and len(times)}
+    if any(any_between(times, *spans[name]) for name, times in known.items()):
+        return ""
+    return " and ".join(dict.fromkeys(map(span_of, known.values())))
 
 
 def lines_on_stderr() -> Console:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.cli_parts import edges_missed, span_of
 from cohort_gnn.dataset.learned import learned, link_rows_of, rows_of, seen_until
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
 from cohort_gnn.dataset.tasks import NS_OF_UNIT, Task, demand_later
@@ -242,9 +243,27 @@ def counted_pairs(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, dict[st
     return seeds, trees | {"times": np.repeat(np.asarray(times[chosen]), 2 + count)}
 
 
+def _say_whether_edges_are_there(spec: RunSpec, data: StoredGraph) -> None:
+    """Warns where training sees no edge that has a time, as of times in other units."""
+    times, windows = (seed_times(spec, data, seen=True) or {})["train"], time_windows(spec, data)
+    if not len(times):
+        return
+    ages = dict(zip(data.edge_types, windows or [-1] * len(data.edge_types), strict=True))
+    first, last = int(times.min()), int(times.max())
+    spans = {
+        name: (NO_TIME if ages[name] < 0 else max(NO_TIME, first - ages[name]), last)
+        for name, relation in data.edge_types.items()
+        if relation.edge_times is not None
+    }
+    if missed := edges_missed(data, spans):
+        seen = f"training, whose times are {span_of(times)}, sees none of the edges that have times, {missed}"
+        LOG.warning(f"{seen}: are they in other units?")
+
+
 def say_whether_times_are_used(spec: RunSpec, data: StoredGraph) -> None:
     """Names times of edges or nodes that a run does not use, and how it would."""
     if is_in_time(spec, data):
+        _say_whether_edges_are_there(spec, data)
         have_ages = any(table.node_times is not None for table in data.node_types.values())
         if have_ages and spec.time_encoding is None and not spec.model_kind.several_types:
             models = listed(SEVERAL_TYPES, "and")

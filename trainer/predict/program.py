@@ -31,6 +31,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.cli_parts import edges_missed
 from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.components import same_components
@@ -210,6 +211,9 @@ def predict_nodes(job: dict) -> None:
     data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of_run(Path(job["run"]), data)
+    if missed := edges_missed(data, spans_of(job, data)):
+        text = f"--at-time {job['at_time']}: none of the edges that have times, {missed}, counts then"
+        LOG.warning(f"{text}: is it in their unit?")
     start = time.monotonic()
     with replacing_explained(job) as temporary:
         if job["top_k"] is None:

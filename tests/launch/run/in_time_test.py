@@ -111,6 +111,20 @@ def test_predict_takes_the_edges_of_a_time(events, run, tmp_path):
     refused(cohort("predict", run, events, "--out", tmp_path / "s.npy"), 1, "--at-time: expected a time", "found none")
 
 
+def test_times_in_other_units_are_told(events, run, tmp_path):
+    """Days beside seconds: no edge is there, or none that a window leaves."""
+    ends, time, x = graph()
+    folder = from_tensors(tmp_path / "set", x=x.astype(np.float32), edge_index=ends, edge_time=86_400 * (time + 20_000))
+    write_task(folder, task_of(ends, time, x))
+    said = ran("train", folder, *OPTIONS, "--task", "signal", "--epochs", "1", "--out", tmp_path / "run").stderr
+    assert "training, whose times are 100 to 699, sees none of the edges that have times, 1,728" in said
+    where = ["--out", tmp_path / "scores.npy", "--device", "cpu", "--quiet"]
+    missed = "none of the edges that have times, 0 to 999, counts then: is it in their unit?"
+    for at_time, is_missed in ((-1, True), (0, False), (620, False), (999 + WINDOW, False), (10**9, True)):
+        said = ran("predict", run, events, "--at-time", at_time, *where).stdout
+        assert (f"--at-time {at_time}: {missed}" in said) == is_missed
+
+
 def test_a_run_goes_on_as_it_would_have(events, run, tmp_path):
     short = ["train", events, *OPTIONS, *IN_TIME, "--out", tmp_path / "run"]
     ran(*short, "--epochs", "2")

@@ -86,8 +86,9 @@ class LinkNeighborLoader(NeighborLoader):
             Or "in_batch", with an amount {"mode": "in_batch", "amount": 3}: triplets whose ``dst_neg_index`` are
             targets of other pairs of the batch, drawn uniformly with replacement, so that no node is sampled for
             negatives (unless batches are disjoint). The negatives of a batch of one pair are drawn from all nodes.
-            With ``time_attr``, and times of nodes of this name (of a graph in memory, or in ``node_tensors``), only
-            nodes are drawn that are no later than their pair; if there is none, the earliest.
+            With ``time_attr``, and nodes that have times (of a graph in memory those of this name, of a data set its
+            own or those of this name in ``node_tensors``), only nodes are drawn that are no later than their pair; if
+            there is none, the earliest.
         neg_sampling_ratio: the same as binary negatives of this amount.
         reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times;
             with "in_batch" also a negative that is its own pair.
@@ -176,6 +177,8 @@ class LinkNeighborLoader(NeighborLoader):
             demand_shape(place, times, (num_nodes,))
         elif self._graph is not None:
             times = self._graph.times_of(self._sampler.key_of(name) or None, np.arange(num_nodes))
+        elif (stored := self._sampler.node_times.get(name)) is not None:
+            times = stored.cpu().numpy()
         return None if times is None else nodes_by_time(times)
 
     def with_edges(

@@ -9,7 +9,7 @@ from batches import expect_same_passes
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
-from cohort_gnn import CohortError, LinkNeighborLoader, from_tensors
+from cohort_gnn import CohortError, LinkNeighborLoader, from_pyg, from_tensors
 
 pytestmark = pytest.mark.usefixtures("shm")
 NODES, ITEMS = 60, 25
@@ -120,8 +120,22 @@ def test_a_data_set_has_times_of_nodes_as_a_tensor(tmp_path):
         loader_of(folder, pairs, of_pairs, neg_sampling="triplet", node_tensors={"time": torch.rand(NODES, 2)})
 
 
+def test_a_data_set_that_has_times_of_nodes_needs_no_tensor(tmp_path):
+    data = events()
+    pairs, times = pairs_of(data)
+    folder = from_pyg(data, tmp_path / "one")
+    with loader_of(folder, pairs, times, neg_sampling="triplet") as stored:
+        given = {"node_tensors": {"time": data.time}}
+        with loader_of(folder, pairs, times, neg_sampling="triplet", **given) as told:
+            expect_same_passes(stored, told)
+        for batch in stored:
+            nodes, latest = drawn(batch)
+            assert (data.time[nodes] <= latest).all()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize("mode", ["binary", "triplet", "in_batch"])
-def test_several_node_types(mode):
+def test_several_node_types(mode, on_disk, tmp_path):
     """Only items have times: users are there at any time."""
     generator = torch.Generator().manual_seed(3)
     data = HeteroData()
@@ -130,7 +144,8 @@ def test_several_node_types(mode):
     buys = torch.stack([torch.randint(size, (200,), generator=generator) for size in (NODES, ITEMS)])
     data[BUYS].edge_index, data["item", "rev_buys", "user"].edge_index = buys, buys.flip(0)
     how = {"time_attr": "time", "edge_label_time": buys[1], "batch_size": 16, "device": "cpu", "neg_sampling": mode}
-    with LinkNeighborLoader(data, [3, 2], (BUYS, buys), **how) as loader:
+    graph = from_pyg(data, tmp_path / "set", target="item") if on_disk else data
+    with LinkNeighborLoader(graph, [3, 2], (BUYS, buys), **how) as loader:
         for batch in loader:
             item, count = batch["item"], len(batch[BUYS].input_id)
             if mode == "binary":

@@ -75,7 +75,7 @@ struct GraphView {
     return rows_in == channel::RowsIn::kTable ? 0 : type.rows.row_bytes;
   }
   bool is_homogeneous() const { return types.size() == 1 && relations.size() == 1; }
-  bool has_edge_weights() const;  // of any relation, or shares, which batches then have
+  bool has_edge_weights() const;  // of any relation, which batches then have
   bool has_edge_times() const;    // of any relation; edges of the others have any time
   bool has_draw_weights() const;  // of any relation; neighbours of the others are drawn uniformly
   bool has_edge_rows() const;     // as has_edge_weights()

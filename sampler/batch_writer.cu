@@ -98,6 +98,7 @@ struct EdgeArrays {
   const int32_t* target;       // int32 [num_edges]
   const int64_t* e_id;         // int64 [num_edges]
   const int64_t* source_node;  // the same
+  const float* share;          // float32 [num_edges], in place of weights; or null
   int64_t num_edges, num_local_edges;
   int64_t* edge_index;       // int64 [2, num_local_edges]
   int64_t* out_e_id;         // int64 [num_edges]; null: not wanted
@@ -116,7 +117,9 @@ __global__ void write_edges_kernel(Parts<EdgePart> parts, Parts<NodePart> nodes,
     }
     if (edges.out_source_node) edges.out_source_node[to] = edges.source_node[e];
     if (edges.out_e_id) edges.out_e_id[to] = edges.e_id[e];
-    if (edges.edge_weight) edges.edge_weight[to] = part.weights ? part.weights[edges.e_id[e]] : 1;
+    if (edges.edge_weight) {
+      edges.edge_weight[to] = edges.share ? edges.share[e] : part.weights ? part.weights[edges.e_id[e]] : 1;
+    }
   }
 }
 
@@ -250,7 +253,7 @@ void BatchWriter::write(const SampledRef& batch, const LabelsRef& labels, std::s
                  first_of_type_[label_type_], slot, max_blocks, stream);
   write_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(
       edges, nodes,
-      {batch.source, batch.target, batch.e_id, batch.source_node, batch.num_edges, batch.num_local_edges,
+      {batch.source, batch.target, batch.e_id, batch.source_node, batch.share, batch.num_edges, batch.num_local_edges,
        slot.edge_index, slot.e_id, slot.source_node, slot.edge_weight});
   cuda_check(cudaGetLastError(), "launch the writing of edges");
   if (!slot.indptr) return;

@@ -36,6 +36,7 @@ SampledRef CudaNeighborSampler::result() const {
           .e_id = edge_ids_ ? e_id_.data() : nullptr,
           .source_node = source_node_.data(),
           .tree = disjoint_ ? tree_.data() : nullptr,
+          .share = numbers_.importance ? share_.data() : nullptr,
           .first_node = first_node_,
           .first_edge = first_edge_};
 }
@@ -82,7 +83,7 @@ HopCounts CudaNeighborSampler::hop_counts(std::size_t hop) const {
 }
 
 // The hops of the batch, with bounds of their sizes; empty: the batch must be drawn hop by hop. The bound of a hop that
-// takes all neighbours is a multiple of the edges that this hop had in the last batch.
+// takes all neighbours, or more than the fanout, is a multiple of the edges that this hop had in the last batch.
 std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Query& query) const {
   const std::size_t num_hops = query.fanout.size();
   if (num_types() > 1 || relations_.size() > 1 || query.spec.disjoint || num_hops > channel::kMaxHops) return {};
@@ -103,12 +104,14 @@ std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Qu
     std::size_t end = std::min(target_.size(), source_node_.size());
     if (query.edge_ids) end = std::min(end, e_id_.size());
     if (hop.gives_ids) end = std::min(end, source_.size());
+    if (query.spec.numbers.importance) end = std::min(end, share_.size());
     std::size_t most = hop.gives_ids ? std::min(end, first_.size()) : end;
     if (needs_position(hop, excluded)) {
       most = std::min(most, position_.size());
       if (has_weights()) most = std::min(most, taken_.size() - std::min(excluded, taken_.size()));
     }
-    const bool is_bounded = hop.fanout[0] >= 0, knows_last = first_edge_.size() == num_hops + 1;
+    const bool is_bounded = hop.fanout[0] >= 0 && !query.spec.numbers.importance;
+    const bool knows_last = first_edge_.size() == num_hops + 1;
     if (!is_bounded && !knows_last) return {};
     const int64_t likely = is_bounded ? lists * hop.fanout[0] : kMostGrowth * (first_edge_[i + 1] - first_edge_[i]);
     most = std::min(most, static_cast<std::size_t>(likely));

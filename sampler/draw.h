@@ -100,11 +100,19 @@ struct NodeNumbers {
 // Importance sampling of one list: sums over its candidates of their least degrees m, and of 2^32 / m.
 struct LeastDegrees {
   static constexpr uint64_t kOne = uint64_t{1} << 32;
+  static constexpr int kBits = 24;  // of a least degree: longer lists count as the longest
   uint64_t sum = 0, inverse_sum = 0;
 
+  // What a list of `degree` candidates gives them.
+  COHORT_HOST_DEVICE static constexpr uint32_t least_of(int64_t degree, int64_t fanout) {
+    constexpr int64_t kMost = (int64_t{1} << kBits) - 1;
+    const int64_t least = degree > fanout ? degree : fanout;
+    return static_cast<uint32_t>(least < kMost ? least : kMost);
+  }
   COHORT_HOST_DEVICE constexpr void add(uint32_t least) {
     sum += least;
-    inverse_sum += kOne / least;
+    const bool divides = (least & (least - 1)) == 0;  // kOne; GPUs take long for quotients of 64 bits
+    inverse_sum += uint64_t{UINT32_MAX / least} + (divides ? 1 : 0);
   }
   // How many of `degree` candidates are drawn. Products and quotients of doubles alone, whose results IEEE 754 tells.
   COHORT_HOST_DEVICE constexpr int64_t picks(int64_t fanout, int64_t degree) const {

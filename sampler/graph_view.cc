@@ -8,7 +8,7 @@
 namespace cohort::sampler {
 
 bool GraphView::has_edge_weights() const {
-  return with_shares || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
+  return std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
 }
 
 bool GraphView::has_edge_times() const {
@@ -30,6 +30,7 @@ void Query::check(std::size_t num_relations, bool is_homogeneous, bool has_times
   base::require(spec.times.empty() || (spec.disjoint && has_times), "trees, edge times");
   base::require(spec.numbers.dependency == 0 || (spec.draw == Draw::kUniform && !spec.disjoint && !has_weights),
                 "layer sampling of uniform draws from lists without weights, for seeds that share nodes");
+  base::require(!spec.numbers.importance || spec.numbers.dependency > 0, "importance sampling of layers");
   base::require(!has_weights || (!spec.disjoint && spec.draw == Draw::kUniform), "draws by weight alone");
 }
 
@@ -48,7 +49,7 @@ channel::SlotContents slot_contents(const GraphView& graph, bool edge_ids) {
   }
   contents.label_bytes = graph.label_bytes;
   contents.with_e_id = edge_ids || graph.has_edge_rows();
-  contents.with_edge_weight = graph.has_edge_weights();
+  contents.with_edge_weight = graph.with_shares || graph.has_edge_weights();
   contents.with_row_index = graph.rows_in == channel::RowsIn::kPool;
   return contents;
 }

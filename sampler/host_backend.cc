@@ -304,7 +304,7 @@ class HostBackend final : public Backend {
     uint32_t* const least = least_degree_.data();
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
-      const auto own = static_cast<uint32_t>(std::max(drawable(draw, i), draw.picks.fanout));
+      const uint32_t own = LeastDegrees::least_of(drawable(draw, i), draw.picks.fanout);
       for_each_candidate(draw, i, [&](int64_t neighbour) {
         const std::atomic_ref<uint32_t> of_neighbour(least[neighbour]);
         uint32_t before = of_neighbour.load(std::memory_order_relaxed);

@@ -1,8 +1,9 @@
 // The kernel that draws a batch by layers (NodeNumbers in draw.h). Internal to neighbor_sampler.cu.
 //
 // The k smallest of d numbers: one look at the list keeps those that are below a bound which some more than k of them
-// are likely to be below; the smallest of these are found bit by bit. Where the bound misses, or k is large, all
-// numbers are looked at for each bit. Long lists are looked at by all warps of a block.
+// are likely to be below; the smallest of these are found bit by bit. Where the bound misses, or k is very large, all
+// numbers are looked at for each bit. Long lists, and those that many are drawn from, are looked at by all warps of a
+// block.
 #pragma once
 
 #include "sampler/neighbor_kernels.cuh"
@@ -10,9 +11,12 @@
 namespace cohort::sampler {
 namespace {
 
-constexpr int kWarpsOfBlock = kBlockThreads / kWarp;
-constexpr int kMostKept = 128;       // numbers, of one list
-constexpr int64_t kLongList = 1024;  // neighbours, from which on a block looks at it
+constexpr int kMostKept = 128;  // numbers, by a warp
+
+// Whether a block looks at a list, of which fewer than all are drawn.
+__device__ bool is_for_block(int64_t picks, int64_t degree) {
+  return degree >= kLongList || (degree > kMostKept && picks > kMostKept / 2);
+}
 
 // Numbers that a warp keeps, by ascending position.
 struct KeptNumbers {
@@ -20,34 +24,61 @@ struct KeptNumbers {
   uint32_t position[kMostKept];  // among what may be drawn
 };
 
-template <typename Edges>
-__device__ uint64_t number_at(const Edges& edges, const NodeNumbers& numbers, int hop, int64_t position) {
-  const int64_t at = edges.in_list(position), neighbour = edges.neighbour_of(at);
-  int64_t again = 0;
-  while (again < at && edges.neighbour_of(at - again - 1) == neighbour) ++again;
-  return numbers.of(neighbour, hop, again);
-}
+// Of importance sampling.
+struct Importance {
+  LeastDegreesRef least{};
+  uint32_t least_of_all = 1;           // which no node is below
+  const LeastDegrees* sums = nullptr;  // [lists of the hop], of lists that fewer than all are drawn from
+  float* share = nullptr;              // float32 [edges]
+};
+
+// The numbers of one hop.
+template <bool kImportance>
+struct HopNumbers {
+  NodeNumbers numbers;
+  int hop;
+  Importance importance;
+
+  // Any number above `most` in place of one that is above it.
+  template <typename Edges>
+  __device__ uint64_t at(const Edges& edges, int64_t position, uint64_t most = UINT64_MAX) const {
+    const int64_t at = edges.in_list(position), neighbour = edges.neighbour_of(at);
+    int64_t again = 0;
+    while (again < at && edges.neighbour_of(at - again - 1) == neighbour) ++again;
+    const uint64_t number = numbers.of(neighbour, hop, again);
+    if constexpr (kImportance) {
+      if (times_least(number, importance.least_of_all) > most) return UINT64_MAX;  // spares a look at the node
+      return times_least(number, importance.least.degree(neighbour - edges.first_source));
+    }
+    return number;
+  }
+
+  // How many of the smallest numbers of a list are looked for: with importance sampling also one that is not drawn.
+  static __device__ int64_t wanted(int64_t picks) { return picks + (kImportance ? 1 : 0); }
+
+  // About k + 4 sqrt(k) + 8 numbers of list i are at most this: nearly always k or more, and no more than kMostKept
+  // for a k up to half of that.
+  __device__ uint64_t bound(int64_t i, int64_t picks, int64_t degree) const {
+    const auto k = static_cast<uint64_t>(wanted(picks));
+    const uint64_t likely = k + 4 * static_cast<uint64_t>(sqrtf(static_cast<float>(k))) + 8;
+    if (static_cast<uint64_t>(degree) <= likely) return UINT64_MAX;
+    if constexpr (kImportance) return UINT64_MAX / importance.sums[i].inverse_sum * likely;
+    return UINT64_MAX / static_cast<uint64_t>(degree) * likely;
+  }
+};
 
 __device__ unsigned lanes_before(int lane) { return (1u << lane) - 1; }
 
-// About k + 4 sqrt(k) + 8 of `degree` numbers are at most this; nearly always k or more, and no more than kMostKept for
-// a k below 80.
-__device__ uint64_t bound_of(int64_t picks, int64_t degree) {
-  if (degree <= kMostKept) return UINT64_MAX;
-  const auto likely = static_cast<uint64_t>(picks) + 4 * static_cast<uint64_t>(sqrtf(static_cast<float>(picks))) + 8;
-  return UINT64_MAX / static_cast<uint64_t>(degree) * min(likely, static_cast<uint64_t>(degree));
-}
-
 // Keeps the numbers of positions in [begin, end) that are at most `most`, as far as there is room; returns how many
 // there are. By one warp.
-template <typename Edges>
-__device__ int keep(const Edges& edges, const NodeNumbers& numbers, int hop, int64_t begin, int64_t end, uint64_t most,
-                    int lane, KeptNumbers& kept) {
+template <typename Edges, typename Numbers>
+__device__ int keep(const Edges& edges, const Numbers& numbers, int64_t begin, int64_t end, uint64_t most, int lane,
+                    KeptNumbers& kept) {
   int count = 0;
 #pragma unroll 4
   for (int64_t first = begin; first < end; first += kWarp) {
     const int64_t position = first + lane;
-    const uint64_t number = position < end ? number_at(edges, numbers, hop, position) : 0;
+    const uint64_t number = position < end ? numbers.at(edges, position, most) : 0;
     const bool is_kept = position < end && number <= most;
     const unsigned all = __ballot_sync(kWholeWarp, is_kept);
     const int at = count + __popc(all & lanes_before(lane));
@@ -61,28 +92,38 @@ __device__ int keep(const Edges& edges, const NodeNumbers& numbers, int hop, int
 }
 
 // Draws the `picks` smallest of `count` numbers by one warp. for_each(use) calls use(is_one, number, position) with
-// whole warps, by ascending position; is_one: of the numbers, not behind the last.
-template <typename Edges, typename ForEach>
-__device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, int lane, ForEach for_each) {
-  uint64_t least = 0;                       // of the numbers that are undecided
-  int64_t undecided = count, left = picks;  // how many these are, and how many of them are drawn
-  int bits = 64;                            // of them that are not looked at
+// whole warps, by ascending position; is_one: of the numbers, not behind the last. kNext: returns the smallest that is
+// not drawn.
+template <bool kNext, typename Edges, typename ForEach>
+__device__ uint64_t draw_smallest(const Edges& edges, int64_t count, int64_t picks, int lane, ForEach for_each) {
+  unsigned high = 0, low = 0;
+  for_each([&](bool is_one, uint64_t number, int64_t) {
+    if (!is_one) return;
+    high |= static_cast<unsigned>(number >> 32);
+    low |= static_cast<unsigned>(number);
+  });
+  high = __reduce_or_sync(kWholeWarp, high);
+  low = __reduce_or_sync(kWholeWarp, low);
+  uint64_t least = 0;                                    // of the numbers that are undecided
+  int64_t undecided = count, left = picks;               // how many these are, and how many of them are drawn
+  int bits = high ? 64 - __clz(high) : 32 - __clz(low);  // of them that are not looked at; those above are 0
   while (undecided > left && bits > 0) {
     --bits;
-    int64_t low = 0;  // that have the next bit 0
+    int64_t lower = 0;  // that have the next bit 0
     for_each([&](bool is_one, uint64_t number, int64_t) {
-      low += __popc(__ballot_sync(kWholeWarp, is_one && number >> bits == least >> bits));
+      lower += __popc(__ballot_sync(kWholeWarp, is_one && number >> bits == least >> bits));
     });
-    if (low >= left) {
-      undecided = low;
+    if (lower >= left) {
+      undecided = lower;
     } else {
-      left -= low;
-      undecided -= low;
+      left -= lower;
+      undecided -= lower;
       least |= uint64_t{1} << bits;
     }
   }
   const uint64_t most = bits == 64 ? UINT64_MAX : least | ((uint64_t{1} << bits) - 1);
   int64_t put = 0, even = 0;  // edges; of these, undecided ones
+  uint64_t next = UINT64_MAX;
   for_each([&](bool is_one, uint64_t number, int64_t position) {
     const bool is_even = is_one && number >= least && number <= most;
     const unsigned all_even = __ballot_sync(kWholeWarp, is_even);
@@ -91,24 +132,57 @@ __device__ void draw_smallest(const Edges& edges, int64_t count, int64_t picks, 
     if (is_drawn) edges.put(put + __popc(drawn & lanes_before(lane)), position);
     put += __popc(drawn);
     even += __popc(all_even);
+    if (kNext && is_one && !is_drawn) next = min(next, number);
   });
+  for (int step = kWarp / 2; kNext && step > 0; step /= 2) {
+    next = min(next, static_cast<uint64_t>(__shfl_xor_sync(kWholeWarp, next, step)));
+  }
+  return next;
+}
+
+// The shares of `picks` edges that were put by the warp, float32 [picks], where `next` was not drawn.
+template <typename Edges>
+__device__ void put_shares(const Edges& edges, const LeastDegreesRef& least, uint64_t next, int64_t picks, int lane,
+                           float* share) {
+  __syncwarp();
+  const auto inverse = [&](int64_t j) {
+    return inverse_chance(next, least.degree(edges.neighbour[j] - edges.first_source));
+  };
+  uint64_t sum = 0;
+  for (int64_t j = lane; j < picks; j += kWarp) sum += inverse(j);
+  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kWholeWarp, sum, step);
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    share[j] = static_cast<float>(static_cast<double>(inverse(j)) / static_cast<double>(sum));
+  }
 }
 
 // The same of what `parts` warps have kept of a list, or, where that are too few or too many, of all numbers.
-template <typename Edges>
-__device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int hop, const KeptNumbers* kept,
-                             const int* counts, int parts, int64_t picks, int lane) {
-  int count = 0;
-  for (int part = 0; part < parts; ++part) count += counts[part];
-  if (count < picks || count > kMostKept) {
+template <bool kNext, typename Edges, typename Numbers>
+__device__ uint64_t draw_of_kept(const Edges& edges, const Numbers& numbers, const KeptNumbers* kept, const int* counts,
+                                 int parts, int64_t picks, int lane) {
+  int count = 0, most = 0;
+  for (int part = 0; part < parts; ++part) {
+    count += counts[part];
+    most = max(most, counts[part]);
+  }
+  if (count < numbers.wanted(picks) || most > kMostKept) {
     const int64_t degree = edges.list.degree;
-    draw_smallest(edges, degree, picks, lane, [&](auto use) {
+    return draw_smallest<kNext>(edges, degree, picks, lane, [&](auto use) {
       for (int64_t first = 0; first < degree; first += kWarp) {
         const bool is_one = first + lane < degree;
-        use(is_one, is_one ? number_at(edges, numbers, hop, first + lane) : 0, first + lane);
+        use(is_one, is_one ? numbers.at(edges, first + lane) : 0, first + lane);
       }
     });
-    return;
+  }
+  if (count > kMostKept) {
+    return draw_smallest<kNext>(edges, count, picks, lane, [&](auto use) {
+      for (int part = 0; part < parts; ++part) {
+        for (int at = lane; at - lane < counts[part]; at += kWarp) {
+          const bool is_one = at < counts[part];
+          use(is_one, is_one ? kept[part].number[at] : 0, is_one ? kept[part].position[at] : 0);
+        }
+      }
+    });
   }
   constexpr int kOfLane = kMostKept / kWarp;
   uint64_t number[kOfLane];
@@ -121,7 +195,7 @@ __device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int
     number[i] = is_one ? kept[part].number[at] : 0;
     position[i] = is_one ? kept[part].position[at] : 0;
   }
-  draw_smallest(edges, count, picks, lane, [&](auto use) {
+  return draw_smallest<kNext>(edges, count, picks, lane, [&](auto use) {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       if (i * kWarp < count) use(i * kWarp + lane < count, number[i], position[i]);
@@ -129,44 +203,61 @@ __device__ void draw_of_kept(const Edges& edges, const NodeNumbers& numbers, int
   });
 }
 
-// One warp a frontier node; but see kLongList.
-template <bool kEdgeIds, bool kExcludes>
+// One warp a frontier node; but see is_for_block().
+template <bool kEdgeIds, bool kExcludes, bool kImportance>
 __global__ void __launch_bounds__(kBlockThreads)
-    draw_layer_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, NodeNumbers numbers, int hop) {
+    draw_layer_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, HopNumbers<kImportance> numbers) {
   __shared__ KeptNumbers kept[kWarpsOfBlock];
   __shared__ int counts[kWarpsOfBlock];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const HopStart start = start_draw(arrays.counts, size, arrays.offset + size);
+  const auto draw = [&](const auto& edges, int64_t first, int64_t picks, const KeptNumbers* of_parts,
+                        const int* of_each, int parts) {
+    const uint64_t next = draw_of_kept<kImportance>(edges, numbers, of_parts, of_each, parts, picks, lane);
+    if constexpr (kImportance) {
+      put_shares(edges, numbers.importance.least, next, picks, lane, numbers.importance.share + start.edge + first);
+    }
+  };
   for (int64_t group = int64_t{blockIdx.x} * kWarpsOfBlock; group < start.lists;
        group += int64_t{gridDim.x} * kWarpsOfBlock) {
     const int in_group = static_cast<int>(min(int64_t{kWarpsOfBlock}, start.lists - group));
-    bool some_long = false;
+    bool some_for_block = false;
     if (warp < in_group) {
       const int64_t i = group + warp, first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
       const DrawnList list = arrays.list[i];
       put_target(arrays, start, i, first, picks, lane);
       const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
       if (picks == list.degree) {
-        for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
-      } else if (picks > 0 && list.degree < kLongList) {
-        const int count = keep(edges, numbers, hop, 0, list.degree, bound_of(picks, list.degree), lane, kept[warp]);
+        for (int64_t j = lane; j < picks; j += kWarp) {
+          edges.put(j, j);
+          if constexpr (kImportance) {
+            numbers.importance.share[start.edge + first + j] = static_cast<float>(1 / static_cast<double>(picks));
+          }
+        }
+      } else if (picks > 0 && !is_for_block(picks, list.degree)) {
+        const uint64_t most = numbers.bound(i, picks, list.degree);
+        int count = keep(edges, numbers, 0, list.degree, most, lane, kept[warp]);
+        if (count < numbers.wanted(picks) && list.degree <= kMostKept) {
+          count = keep(edges, numbers, 0, list.degree, UINT64_MAX, lane, kept[warp]);
+        }
         __syncwarp();
-        draw_of_kept(edges, numbers, hop, kept + warp, &count, 1, picks, lane);
+        draw(edges, first, picks, kept + warp, &count, 1);
       } else {
-        some_long = picks > 0;
+        some_for_block = picks > 0;
       }
     }
-    if (!__syncthreads_or(some_long)) continue;
+    if (!__syncthreads_or(some_for_block)) continue;
     for (int turn = 0; turn < in_group; ++turn) {
       const int64_t i = group + turn, first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
       const DrawnList list = arrays.list[i];
-      if (picks == 0 || picks == list.degree || list.degree < kLongList) continue;
+      if (picks == 0 || picks == list.degree || !is_for_block(picks, list.degree)) continue;
       const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
       const int64_t begin = list.degree * warp / kWarpsOfBlock, end = list.degree * (warp + 1) / kWarpsOfBlock;
-      const int count = keep(edges, numbers, hop, begin, end, bound_of(picks, list.degree), lane, kept[warp]);
+      const uint64_t most = numbers.bound(i, picks, list.degree);
+      const int count = keep(edges, numbers, begin, end, most, lane, kept[warp]);
       if (lane == 0) counts[warp] = count;
       __syncthreads();
-      if (warp == turn) draw_of_kept(edges, numbers, hop, kept, counts, kWarpsOfBlock, picks, lane);
+      if (warp == turn) draw(edges, first, picks, kept, counts, kWarpsOfBlock);
       __syncthreads();
     }
   }

@@ -21,6 +21,8 @@ constexpr uint32_t kGenerations = UINT32_MAX;  // below a cleared entry's
 constexpr int kMostParts = 128;  // types or relations
 constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr int kWarp = 32;
+constexpr int kWarpsOfBlock = kBlockThreads / kWarp;
+constexpr int64_t kLongList = 1024;  // neighbours, from which on all warps of a block look at them
 constexpr int kNumUses = 2 * cache::kNumTiers;
 static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 

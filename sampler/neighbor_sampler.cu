@@ -25,9 +25,12 @@ auto draw_kernel_of(bool edge_ids, bool excludes) {
   return edge_ids ? draw_kernel<true, false> : draw_kernel<false, false>;
 }
 
+template <bool kImportance>
 auto draw_layer_kernel_of(bool edge_ids, bool excludes) {
-  if (excludes) return edge_ids ? draw_layer_kernel<true, true> : draw_layer_kernel<false, true>;
-  return edge_ids ? draw_layer_kernel<true, false> : draw_layer_kernel<false, false>;
+  if (excludes) {
+    return edge_ids ? draw_layer_kernel<true, true, kImportance> : draw_layer_kernel<false, true, kImportance>;
+  }
+  return edge_ids ? draw_layer_kernel<true, false, kImportance> : draw_layer_kernel<false, false, kImportance>;
 }
 
 // How many of the seeds are of each type: int64 [num_types]. Seeds of one type come to stand together, in their order.
@@ -99,7 +102,7 @@ void CudaNeighborSampler::sample_hop_by_hop(const Query& query, cudaStream_t str
 void CudaNeighborSampler::begin_batch(const Query& query, cudaStream_t stream) {
   num_nodes_ = num_edges_ = num_local_edges_ = num_visits_ = 0;
   edge_ids_ = query.edge_ids;
-  agrees_ = query.spec.numbers.dependency > 0;
+  numbers_ = query.spec.numbers;
   begin_generation(stream);
   number_seeds(query, stream);
   copy_exclusions(query, stream);
@@ -218,10 +221,14 @@ void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
           own.topology, own.weights, nodes, lists, picks, offset + first, list + first, use, exclusions, hop.counts);
     } else {
       const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
-      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, agrees_, offset + first,
-                                                 list + first, use, exclusions, hop.counts);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, numbers_.dependency > 0,
+                                                 offset + first, list + first, use, exclusions, hop.counts);
     }
     check_launch();
+    if (draws_by_importance(hop, relation)) {
+      begin_least_degrees(relation, stream);
+      count_by_importance(importance_lists(hop, relation), offset + first, stream);
+    }
   }
   std::size_t bytes = 0;
   cuda_check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, offset, offset, size + 1, stream), "size a scan");
@@ -268,6 +275,7 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
   target_.extend(before + edges, before, stream);
   source_node_.extend(before + edges, before, stream);
   if (query.edge_ids) e_id_.extend(before + edges, before, stream);
+  if (numbers_.importance) share_.extend(before + edges, before, stream);
   const std::size_t excluded = num_excluded(hop, query);
   if (needs_position(hop, excluded)) {
     position_.reserve(edges);
@@ -302,9 +310,16 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
       const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
                                                  key);
-    } else if (agrees_) {
-      const auto kernel = draw_layer_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
-      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, query.spec.numbers, hop.number);
+    } else if (numbers_.importance) {
+      const bool chooses = draws_by_importance(hop, relation);
+      const ImportanceLists of = chooses ? importance_lists(hop, relation) : ImportanceLists{};
+      const auto kernel = draw_layer_kernel_of<true>(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(
+          graph, arrays, lists,
+          {numbers_, hop.number, {of.least, LeastDegrees::least_of(0, of.fanout), of.sums, share_.data() + before}});
+    } else if (numbers_.dependency > 0) {
+      const auto kernel = draw_layer_kernel_of<false>(query.edge_ids, arrays.exclusions.starts != nullptr);
+      kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, {numbers_, hop.number, {}});
     } else {
       const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);

@@ -90,6 +90,33 @@ struct TakenUnits {
   COHORT_HOST_DEVICE bool is_before(uint32_t t) const { return begin - before <= t; }
 };
 
+// Importance sampling: the least degree of each node, as lists call it, with the generation above it: later ones are
+// smaller, so entries of earlier hops and batches, larger than any of this one, are cleared once in kGenerations. In 32
+// bits, because a cache has more of them.
+struct LeastDegreesRef {
+  static constexpr uint32_t kGenerations = UINT32_MAX >> LeastDegrees::kBits;  // below a cleared entry's
+  uint32_t* of_node = nullptr;                                                 // uint32 [nodes of the source type]
+  uint32_t generation = 0;
+
+  COHORT_HOST_DEVICE uint32_t entry(uint32_t degree) const { return generation << LeastDegrees::kBits | degree; }
+  // Of a node that a list of the hop has.
+  COHORT_HOST_DEVICE uint32_t degree(int64_t node) const {
+    return of_node[node] & ((uint32_t{1} << LeastDegrees::kBits) - 1);
+  }
+};
+
+// The same: all lists of one relation in a hop.
+struct ImportanceLists {
+  const DrawnList* list = nullptr;  // [size]
+  int64_t size = 0;
+  int index_bytes = 4;
+  int64_t fanout = 1;
+  ExclusionsRef exclusions{};
+  HopCounts counts{};
+  LeastDegreesRef least{};
+  LeastDegrees* sums = nullptr;  // [size]; of lists that fewer than all are drawn from
+};
+
 // The sampled batch in GPU memory; valid until the next sample(). Its nodes are numbered as they were reached: by hop,
 // type, and first occurrence among the drawn edges, which are ordered by hop and relation.
 struct SampledRef {
@@ -102,6 +129,7 @@ struct SampledRef {
   const int64_t* e_id = nullptr;         // int64 [num_edges], position in the relation's indices; null: not wanted
   const int64_t* source_node = nullptr;  // int64 [num_edges], global ids
   const int32_t* tree = nullptr;         // int32 [num_nodes], where the batch is disjoint
+  const float* share = nullptr;          // float32 [num_edges], of the mean over a list; null: no importance sampling
   // In host memory: first node of each hop (0: the seeds) and type, [num_hops + 1, num_types], then num_nodes; first
   // edge of each hop and relation, [num_hops, num_relations], then num_edges.
   std::span<const int64_t> first_node;
@@ -175,12 +203,19 @@ class CudaNeighborSampler {
     return std::ranges::any_of(relations_, [](const GpuRelation& each) { return each.weights.of_edges != nullptr; });
   }
   bool draws_by_weight(const Hop& hop, std::size_t relation) const;
+  bool draws_by_importance(const Hop& hop, std::size_t relation) const {
+    return numbers_.importance && hop.fanout[relation] > 0;
+  }
   const int64_t* frontier(const Hop& hop, std::size_t relation) const;
   static std::size_t num_excluded(const Hop& hop, const Query& query);
   static bool needs_position(const Hop& hop, std::size_t excluded);
   void count_edges(const Hop& hop, cudaStream_t stream);
   void read_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
+  void begin_least_degrees(std::size_t relation, cudaStream_t stream);
+  LeastDegreesRef least_degrees(std::size_t relation) const;
+  ImportanceLists importance_lists(const Hop& hop, std::size_t relation);
+  void count_by_importance(const ImportanceLists& lists, int64_t* picks, cudaStream_t stream);
   int64_t most_new_nodes(const Hop& hop) const;
   void relabel(const Hop& hop, cudaStream_t stream);
   TreeLists tree_lists(const Hop& hop, std::size_t relation);
@@ -210,21 +245,30 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> seed_times_;                // int64 [num_seeds], where seeds have times
   base::Scratch<int64_t> first_candidate_;           // int64 [lists of the hop], see TreeLists
   bool disjoint_ = false, timed_ = false;            // of the last sample()
-  base::Scratch<int64_t> n_id_;                      // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;           // int32 [num_local_edges], [num_edges]
-  base::Scratch<int64_t> e_id_;                      // int64 [num_edges], where the query wants them
-  base::Scratch<int64_t> offset_;                    // int64 [lists of the hop + 1]
-  base::Scratch<DrawnList> list_;                    // [lists of the hop]
-  base::Scratch<int64_t> source_node_;               // int64 [num_edges], global ids
-  base::Scratch<int64_t> position_;                  // int64 [edges of the hop], for what registers do not hold
-  base::Scratch<TakenUnits> taken_;                  // [edges of the hop + exclusions], for the same draws by weight
-  base::Scratch<uint32_t> first_;                    // uint32 [edges of the hop], the first visit of each source
-  base::Scratch<int32_t> id_of_visit_;               // int32 [num_visits]
-  base::Scratch<std::byte> temporary_;               // CUB
+  // Of importance sampling:
+  struct LeastDegreesOf {
+    base::DeviceArray<uint32_t> of_node{};
+    uint32_t generation = 0;  // 0: of_node must be cleared
+  };
+  std::vector<LeastDegreesOf> least_degree_;  // [num_relations]
+  base::Scratch<LeastDegrees> least_sums_;    // [lists of the hop]
+  base::Scratch<float> share_;                // float32 [num_edges]
+  // Of each batch:
+  base::Scratch<int64_t> n_id_;             // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;  // int32 [num_local_edges], [num_edges]
+  base::Scratch<int64_t> e_id_;             // int64 [num_edges], where the query wants them
+  base::Scratch<int64_t> offset_;           // int64 [lists of the hop + 1]
+  base::Scratch<DrawnList> list_;           // [lists of the hop]
+  base::Scratch<int64_t> source_node_;      // int64 [num_edges], global ids
+  base::Scratch<int64_t> position_;         // int64 [edges of the hop], for what registers do not hold
+  base::Scratch<TakenUnits> taken_;         // [edges of the hop + exclusions], for the same draws by weight
+  base::Scratch<uint32_t> first_;           // uint32 [edges of the hop], the first visit of each source
+  base::Scratch<int32_t> id_of_visit_;      // int32 [num_visits]
+  base::Scratch<std::byte> temporary_;      // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_visits_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
   bool edge_ids_ = false;                         // of the last sample()
-  bool agrees_ = false;                           // layer sampling, of the same
+  NodeNumbers numbers_{};                         // of the same
   int64_t num_bounded_ = 0, num_repeated_ = 0;
 };
 

@@ -25,7 +25,7 @@
   X(bool, layer_dependency, false, any, "with `labor`: hops of a batch agree on what they draw, too") \
   X(bool, importance_sampling, false, any, \
     "with `labor`: nodes in short lists are drawn rather than others, and batches have `edge_weight`, float32: the " \
-    "share of each edge in the mean over its list (CPU)") \
+    "share of each edge in the mean over its list") \
   X(std::string, seed_order, "shuffle", any, \
     "`shuffle`; or a .npy file with the community of each node, int32 or int64 [nodes]: shuffled seeds of a community " \
     "come one after the other") \

@@ -173,8 +173,6 @@ void one_a_rank(const char* name, const std::vector<T>& found, const Options& op
 }
 
 void check_together(const Options& options) {
-  refuse_unless(!options.importance_sampling || options.device == "cpu", "importance_sampling",
-                "a sampler on the CPU (--device cpu)", "one on a GPU");
   if (options.device == "cuda") one_a_rank("gpus", options.gpus, options);
   if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
   if (options.cache_bytes.empty()) return;

@@ -97,8 +97,8 @@ class SamplerSpec:
     )
     importance_sampling: bool = _sampling(
         False,
-        "with --sampling labor, SAGE or a model of your own, on the CPU: draw the neighbours that others draw anyway"
-        " rather than others, and weigh edges for that, so that batches have fewer nodes still",
+        "with --sampling labor, SAGE or a model of your own: draw the neighbours that others draw anyway rather than"
+        " others, and weigh edges for that, so that batches have fewer nodes still",
         BATCHES | LOSS | MEMORY,
         for_draws=True,
     )

@@ -195,7 +195,7 @@ def _about(args: argparse.Namespace, data: StoredGraph, spec: RunSpec, before: A
 
 def _reads_in_place(spec: RunSpec, data: StoredGraph) -> bool:
     """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
-    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.weighs_edges
+    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.use_edge_weights
     is_float = all(table.feature_dtype == "float32" for table in data.node_types.values())
     return reads and is_float and not spec.model_kind.several_types and resolve_device(spec.device) == "cpu"
 

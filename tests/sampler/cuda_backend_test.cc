@@ -16,28 +16,32 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How edges are drawn; layers: layer sampling.
-enum class Way { kUniform, kReplaced, kLayers };
+// How edges are drawn; layers: layer sampling, importance: by importance.
+enum class Way { kUniform, kReplaced, kLayers, kImportance };
 
 // excludes: from all batches but the last.
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, TopologyMemory memory, const std::vector<int32_t>& fanout,
                          bool excludes = false, Way way = Way::kUniform) {
-  const auto host = make_host_backend(graph.view(), {});
+  GraphView view = graph.view();
+  view.with_shares = way == Way::kImportance;
+  const auto host = make_host_backend(view, {});
   const int gpu = 0;
   CudaSettings settings;
-  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, memory, 0);
-  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
+  settings.topology_in_gpus = topology_lies_in_gpus(view, {&gpu, 1}, memory, 0);
+  const auto cuda = std::move(make_cuda_backends(view, {&gpu, 1}, settings, {}, {}).front());
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
+    const bool knows_edges = view.has_edge_weights() || graph.edge_dim > 0;
     Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
     if (way == Way::kReplaced) query.spec.draw = Draw::kReplaced;
-    if (way == Way::kLayers) query.spec.numbers = node_numbers(5, 1, step, 1 + step % 3, step > 1);
+    if (way >= Way::kLayers) {
+      query.spec.numbers = node_numbers(5, 1, step, 1 + step % 3, step > 1, way == Way::kImportance);
+    }
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
-    const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
+    const HostBatch a = run_host(*host, view, query), b = run_cuda(*cuda, view, query);
     expect_equal(a, b);
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -74,7 +78,7 @@ void expect_same_trees(TestGraph<Index> graph, TopologyMemory memory, const std:
 class GpuBackend : public ::testing::TestWithParam<std::vector<int32_t>> {};
 
 TEST_P(GpuBackend, SameBitsAsTheHost) {
-  for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers}) {
+  for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers, Way::kImportance}) {
     for (const bool excludes : {false, true}) {
       SCOPED_TRACE(testing::Message() << "way " << static_cast<int>(way) << ", excludes " << excludes);
       expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), excludes, way);
@@ -134,13 +138,48 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
   }
 }
 
+// Lists that blocks look at, and of which a few, many, or nearly all are drawn.
+TEST(GpuBackendHubs, SameBitsAsTheHost) {
+  auto graph = mixed_graph<int32_t>(3000, 12);
+  const base::PhiloxKey key = base::key_of(13);
+  for (uint64_t hub = 0; hub < 20; ++hub) {
+    std::vector<int64_t> neighbours(400 * (hub + 1));
+    for (uint64_t j = 0; j < neighbours.size(); ++j) {
+      const uint64_t bound = hub % 4 == 0 ? 60 : 3000;
+      neighbours[j] = static_cast<int64_t>(base::random_below(bound, key, hub, j));
+    }
+    if (hub % 2 == 0) std::ranges::sort(neighbours);
+    graph.add_node(neighbours);
+  }
+  std::vector<int64_t> seeds(graph.indptr.size() - 1);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  GraphView view = graph.view();
+  view.with_shares = true;
+  const auto host = make_host_backend(view, {});
+  const int gpu = 0;
+  const auto cuda = std::move(make_cuda_backends(view, {&gpu, 1}, {}, {}, {}).front());
+  SomeExclusions exclusions(graph, seeds);
+  for (const auto& fanout : {std::vector<int32_t>{25, 10}, {70, 3}, {200, 100}, {700, 2}, {2000, 1}, {-1, 5}}) {
+    for (const auto& [importance, excludes] : {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
+      SCOPED_TRACE(testing::Message() << fanout[0] << ", importance " << importance << ", excludes " << excludes);
+      Query query{seeds, fanout, batch_key(5, 1, 0), true};
+      query.spec.numbers = node_numbers(5, 1, 0, 1, false, importance);
+      if (excludes) exclusions.apply_to(query);
+      for (int again = 0; again < 2; ++again) {  // the second within bounds
+        expect_equal(run_host(*host, view, query), run_cuda(*cuda, view, query));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Rows narrower and wider than what a warp reads at once.
 TEST(GpuBackendEdgeRows, OfAnySize) {
   for (const int64_t dim : {1, 2, 3, 8, 32, 100}) {
     auto graph = mixed_graph<int32_t>(1500, 8);
     graph.describe_edges(dim);
     for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {0}}) {
-      for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers}) {
+      for (const Way way : {Way::kUniform, Way::kReplaced, Way::kLayers, Way::kImportance}) {
         expect_same_batches(graph, TopologyMemory::kAuto, fanout, false, way);
       }
     }

@@ -31,7 +31,10 @@ struct HostBatch {
     e_id.resize(query.edge_ids ? static_cast<std::size_t>(counts.num_edges) : 0);
     source_node.resize(query.last_hop_global ? static_cast<std::size_t>(counts.num_edges) : 0);
     tree.resize(query.spec.disjoint ? n_id.size() : 0);
-    edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
+    const bool has_shares = graph.with_shares && query.spec.numbers.importance;
+    edge_weight.resize(has_shares                 ? static_cast<std::size_t>(counts.num_edges)
+                       : graph.has_edge_weights() ? e_id.size()
+                                                  : 0);
     for (const Relation& relation : graph.relations) {
       const std::vector<int64_t>& nodes = counts.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
       indptr.resize(indptr.size() + static_cast<std::size_t>(sum(nodes) - nodes.back()) + 1);

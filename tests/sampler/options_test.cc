@@ -122,8 +122,6 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"pool_share", 1.5}}, "pool_share: expected a number above 0, at most 1, found 1.5"},
       {{{"pool_share", "all"}}, "sampler.pool_share: expected a number, found \"all\""},
       {{{"reuse", "yes"}}, "sampler.reuse: expected true or false, found \"yes\""},
-      {{{"device", "cuda"}, {"sampling", "labor"}, {"importance_sampling", true}},
-       "importance_sampling: expected a sampler on the CPU (--device cpu), found one on a GPU"},
       {{{"cache_bytes", {1, 2}}}, "hotness: expected a file of counts"},
       {{{"rank_hotness", {"a"}}, {"cache_bytes", {1, 2}}}, "rank_hotness: expected one for each of 2 ranks, found 1"},
       {{{"rank_hotness", 7}}, "rank_hotness: expected a list of texts, found 7"},

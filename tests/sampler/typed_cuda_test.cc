@@ -91,7 +91,8 @@ struct TypedExclusions {
 };
 
 void expect_same_bits(const TypedGraph& types, uint64_t seed) {
-  const GraphView graph = types.view();
+  GraphView graph = types.view();
+  graph.with_shares = true;
   const auto host = make_host_backend(graph, {});
   const auto gpu = on_gpu(graph, seed % 2 == 0);
   const base::PhiloxKey key = base::key_of(seed + 1000);
@@ -104,7 +105,9 @@ void expect_same_bits(const TypedGraph& types, uint64_t seed) {
     const TypedExclusions exclusions(types, graph, seeds, seed + step);
     if (step % 3 != 0) query.spec.exclusions = exclusions.of_relations;
     if (step % 2 == 1 && !graph.has_draw_weights()) query.spec.draw = Draw::kReplaced;
-    if (step % 2 == 0 && !graph.has_draw_weights()) query.spec.numbers = node_numbers(seed, 0, step, step, step == 4);
+    if (step % 2 == 0 && !graph.has_draw_weights()) {
+      query.spec.numbers = node_numbers(seed, 0, step, step, step == 4, step > 0 && seed % 2 == 1);
+    }
     expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }

@@ -111,9 +111,9 @@ class NeighborLoader(Stateful):
         layer_dependency: with ``sampling="labor"``: each node has one random number for all hops of a batch, so that
             hops agree on nodes, too, and batches have fewer of them. Each list by itself is drawn from uniformly, but
             what a drawn node draws depends on what has been drawn with it.
-        importance_sampling: with ``sampling="labor"``, on the CPU: in-neighbours that short lists are likely to draw
-            are the first choice of long ones, too, so batches have fewer nodes. A node draws a few more than
-            ``num_neighbors`` where chances differ, and batches have ``edge_weight`` float32 [num_edges]: the share of
+        importance_sampling: with ``sampling="labor"``: in-neighbours that short lists are likely to draw are the
+            first choice of long ones, too, so batches have fewer nodes. A node draws a few more than ``num_neighbors``
+            where chances differ, and batches have ``edge_weight`` float32 [num_edges]: the share of
             each edge in the mean over the in-neighbours of its target, for which they add up to 1. That mean is as far
             from the mean over all as with ``num_neighbors`` drawn alike. `cohort.nn.SAGEConv` takes them.
         seed_order: "shuffle": with ``shuffle=True``, seeds of a batch come from everywhere; a ``.npy`` file, int32 or

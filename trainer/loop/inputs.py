@@ -143,6 +143,8 @@ class Inputs:
             for name, sizes in zip(types.counts, room.nodes, strict=True)
             if name in types.age_spans
         }
+        weights = getattr(slot, "edge_weight", None)
+        self._edge_weight = None if weights is None else weights.new_zeros(room.edges[0][-1])
         self._y = slot.y.new_zeros((slot.num_seeds, *slot.y.shape[1:]))
         self._source = [self._empty(sizes[-1]) for sizes in room.edges]
         names = list(types.counts)
@@ -178,7 +180,8 @@ class Inputs:
         nodes = _differences(self._types.counts, self.room.nodes)
         edges = _differences(self._types.edge_types, self.room.edges)
         attributes = {name: table for name, (_, table) in self._edge_tables.items()}
-        return x, self._blocks, self._y, nodes, edges, attributes, *([self._ages] if self._ages else [])
+        last = self._ages or self._edge_weight
+        return x, self._blocks, self._y, nodes, edges, attributes, *([] if last is None else [last])
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
@@ -203,6 +206,8 @@ class Inputs:
         else:
             self._y.copy_(slot.y[: len(self._y)])
         kernels.copy_arrays(parts)
+        if self._edge_weight is not None:
+            self._edge_weight[: len(slot.edge_weight)].copy_(slot.edge_weight)
         self._load_tables(slot, sizes)
 
     def _load_tables(self, slot, sizes: Sizes) -> None:

@@ -240,7 +240,7 @@ def step_of(
     sums: StepSums | None = None,
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
-    reads_edges = options.weighs_edges or (options.edge_dim and not options.model_kind.several_types)
+    reads_edges = options.use_edge_weights or (options.edge_dim and not options.model_kind.several_types)
     takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model or ":" in options.loss
     learned = getattr(model, "embeddings", None)
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.

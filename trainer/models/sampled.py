@@ -93,7 +93,9 @@ class SampledGNN(nn.Module):
         self.activation = rules.activation
         self.dropout = dropout
         self.two_sided = rules.two_sided
-        self.takes_indexed_blocks = layers == "cohort" and rules.reads_in_place and not edge_weights
+        self.takes_indexed_blocks = (
+            layers == "cohort" and rules.reads_in_place and (rules.takes_shares or not edge_weights)
+        )
         self.fused = layers == "cohort"
 
     def forward(
@@ -109,8 +111,8 @@ class SampledGNN(nn.Module):
 
         Edges are one tensor for all layers, or a Block for each, of Cohort's layers; with Blocks rows may be
         IndexedRows where the model ``reads_in_place``. With the two lists of a sampled batch, each layer leaves out the
-        nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges that are a tensor, is for models
-        that take weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
+        nodes and edges that no seed needs any more. ``edge_weight`` [edges], in the order of the first layer's, is for
+        models that take weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
         """
         if edge_weight is not None and not self.takes_weights:
             expected = f"a model that takes weights: {models_with('takes_weights')}, made with edge_weights"
@@ -127,6 +129,7 @@ class SampledGNN(nn.Module):
             read = x
             if isinstance(edge_index, list):
                 edges = edge_index[i]
+                inputs = {name: values[: edges.source.shape[0]] for name, values in edge_inputs.items()}
                 if isinstance(x, IndexedRows):
                     x, edges = x.rows, _indexed(edges, x.row_index)
                 if not is_indexed(edges):  # where they are, x has rows of others, too

@@ -28,6 +28,7 @@ def gather_sum(
     key_at: Tensor | None = None,
     row_index: Tensor | None = None,
     own_row_index: Tensor | None = None,
+    edge_weight: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sums (or means) of the rows of ``x`` that a target's edges bring.
 
@@ -45,6 +46,7 @@ def gather_sum(
         p, key, key_at: of dropout.
         row_index, own_row_index: int64 [sources], [num_targets], rows of ``x`` that stand for sources and targets, see
             Block; then ``x`` gets no gradient.
+        edge_weight: sum_dtype [edges], by which the rows that edges bring are multiplied; no gradient goes there.
 
     Returns:
         out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0];
@@ -57,6 +59,7 @@ def gather_sum(
         "inverse_count": inverse_count if mean else None,
         "row_index": row_index,
         "own_row_index": own_row_index,
+        "edge_factor": edge_weight,
     }
     if norm is not None:
         fields |= _normalized(x, norm, num_targets, loop) | {"own_row_index": row_index}
@@ -97,13 +100,14 @@ def gather_sum_grad(
     prefix: bool,
     loop: float,
     p: float,
+    edge_weight: Tensor | None = None,
 ) -> Tensor:
     """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
     grad = grad[: kernels.used_rows(grad)]
     num_targets = grad.shape[0]
     edges = GroupedEdges(indptr, source, num_targets, skip_self=loop != 0)
     columns = kernels.transposed(edges, num_sources)
-    fields = {"index_factor": inverse_count if inverse_count.numel() else None}
+    fields = {"index_factor": inverse_count if inverse_count.numel() else None, "edge_factor": edge_weight}
     if norm is not None:
         fields = _normalized(grad, norm, num_targets, loop)
     elif prefix:
@@ -113,13 +117,13 @@ def gather_sum_grad(
 
 
 @gather_sum_grad.register_fake
-def _(grad, norm, inverse_count, kept, indptr, source, num_sources, dim, prefix, loop, p):
+def _(grad, norm, inverse_count, kept, indptr, source, num_sources, dim, prefix, loop, p, edge_weight=None):
     return grad.new_empty((num_sources, dim))
 
 
 def _keep(ctx, inputs, output):
-    x, own, norm, indptr, source, _, _, ctx.beside, ctx.loop, _, _, ctx.p, *_ = inputs
-    ctx.save_for_backward(norm, output[1], output[2], indptr, source)
+    x, own, norm, indptr, source, _, _, ctx.beside, ctx.loop, _, _, ctx.p, *_, edge_weight = inputs
+    ctx.save_for_backward(norm, output[1], output[2], indptr, source, edge_weight)
     ctx.mark_non_differentiable(*output[1:])
     ctx.num_sources, ctx.dim = x.shape
     ctx.dtypes = x.dtype, own.dtype if own is not None else None
@@ -129,10 +133,12 @@ def _backward(ctx, grad, *_):
     grad_x = grad_own = None
     if ctx.needs_input_grad[0]:
         wide, sizes = grad.to(ctx.dtypes[0]).contiguous(), (ctx.num_sources, ctx.dim)
-        grad_x = gather_sum_grad(wide, *ctx.saved_tensors, *sizes, ctx.beside == BESIDE_PREFIX, ctx.loop, ctx.p)
+        *saved, edge_weight = ctx.saved_tensors
+        prefix = ctx.beside == BESIDE_PREFIX
+        grad_x = gather_sum_grad(wide, *saved, *sizes, prefix, ctx.loop, ctx.p, edge_weight)
     if ctx.needs_input_grad[1]:
         grad_own = grad[:, ctx.dim :].to(ctx.dtypes[1])
-    return grad_x, grad_own, *[None] * 14
+    return grad_x, grad_own, *[None] * 15
 
 
 gather_sum.register_autograd(_backward, setup_context=_keep)

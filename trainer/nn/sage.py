@@ -9,9 +9,8 @@ from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import amp_dtype, is_indexed, is_prefix, materialize, require_indexed_rows
-from cohort_gnn.nn.kernels import matrix_of
+from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import linear, through
-from cohort_gnn.nn.weighted_sums import weighted_sums
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 AGGREGATIONS = (*SUMS, "max")
@@ -48,11 +47,11 @@ class SAGERules:
                 added up: the shares of edges in means, which add up to 1 for each target. Only "mean" takes them; they
                 get no gradient.
         """
-        if edge_weight is not None:
-            return self._mean_by_shares(x, edge_index, size, activation, edge_weight)
+        if edge_weight is not None and self.aggr != "mean":
+            raise CohortError(f"{type(self).__name__}: edge_weight", 'aggr="mean"', f"aggr={self.aggr!r}")
         if is_indexed(edge_index):
             require_indexed_rows(self, x, not self.project and self.aggr in SUMS, activation)
-            return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None))
+            return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None, edge_weight))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
         source, target = rows_of_ends(x, edge_index)
@@ -62,19 +61,7 @@ class SAGERules:
         if self.project:
             source = self.lin(source).relu()
         source = matrix_of(source)
-        return self._normalized(self._linear_of_sums(source, target, block, shared, activation))
-
-    def _mean_by_shares(self, x, edge_index, size, activation: Activation | None, edge_weight: Tensor) -> Tensor:
-        if self.aggr != "mean" or is_indexed(edge_index):
-            actual = "a Block with row_index" if is_indexed(edge_index) else f"aggr={self.aggr!r}"
-            raise CohortError(f"{type(self).__name__}: edge_weight", 'aggr="mean", and x with the rows alone', actual)
-        source, target = rows_of_ends(apply_to_ends(activation, x) if activation else x, edge_index)
-        num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
-        block = block_of(edge_index, source.shape[0], num_targets)
-        rows = self.lin(source).relu() if self.project else source
-        means = weighted_sums(matrix_of(rows).to(amp_dtype(rows)), edge_weight, block)
-        out = through(self.lin_l, means)
-        return self._normalized(out if target is None or not self.root_weight else out + through(self.lin_r, target))
+        return self._normalized(self._linear_of_sums(source, target, block, shared, activation, edge_weight))
 
     def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
@@ -87,7 +74,13 @@ class SAGERules:
         return not own_rows and activation.fuses(source)
 
     def _linear_of_sums(
-        self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None
+        self,
+        source: Tensor,
+        target: Tensor | None,
+        block: Block,
+        shared: bool,
+        activation: Activation | None,
+        edge_weight: Tensor | None,
     ) -> Tensor:
         """One product for both linear parts where targets have rows as wide as those of sources; two for maxima."""
         target = target if self.root_weight else None
@@ -99,7 +92,7 @@ class SAGERules:
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN
         own = matrix_of(target) if beside == ops.BESIDE_OWN else None
         dtype = amp_dtype(source)
-        mean = SUMS[self.aggr]
+        mean = SUMS[self.aggr] and edge_weight is None
         drawn = activation.drawn() if activation is not None else ()
         summed = self._summed_targets(block) if beside == ops.BESIDE_PREFIX and not drawn else block.num_targets
         edges = block.indptr, block.source, summed
@@ -115,6 +108,7 @@ class SAGERules:
             *drawn,
             row_index=block.row_index,
             own_row_index=block.own_row_index,
+            edge_weight=None if edge_weight is None else _shares_of(edge_weight, block, sum_dtype(source.dtype)),
         )[0]
         if target is None:
             return self.lin_l(rows)
@@ -136,3 +130,12 @@ class SAGERules:
         return (
             max(0, min(in_batch, block.num_targets)) if is_open and block.own_row_index is None else block.num_targets
         )
+
+
+def _shares_of(edge_weight: Tensor, block: Block, dtype: torch.dtype) -> Tensor:
+    """``edge_weight`` in the order of the block's edges."""
+    if edge_weight.shape != block.source.shape or edge_weight.requires_grad:
+        actual = f"shape {list(edge_weight.shape)}" + (", requires_grad" if edge_weight.requires_grad else "")
+        raise CohortError("edge_weight", f"float [{block.source.numel()}], without a gradient", actual)
+    ordered = edge_weight if block.order is None else edge_weight[block.order]
+    return ordered.to(dtype).contiguous()

@@ -66,7 +66,7 @@ def test_batches_follow_from_the_draws_alone(data, how):
 @pytest.mark.gpu
 @pytest.mark.parametrize("options", [[], ["--topology", "host"], CACHED], ids=str)
 @pytest.mark.parametrize("graph", ["data", "types"])
-@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER], ids=str)
+@pytest.mark.parametrize("how", [BY_WEIGHT, BY_LAYER, BY_IMPORTANCE], ids=str)
 def test_a_gpu_makes_the_same_batches(request, graph, how, options):
     graph = request.getfixturevalue(graph)
     assert lines_of(graph, *how, *options) == lines_of(graph, *how, "--device", "cpu")
@@ -116,12 +116,13 @@ class Checked(torch.nn.Module):
 """
 
 
-def test_shares_of_means_reach_models(data, types, tmp_path):
-    small = ["--fanout", "5,3", "--hidden", 8, "--epochs", 1, "--device", "cpu"]
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_shares_of_means_reach_models(data, types, tmp_path, device):
+    small = ["--fanout", "5,3", "--hidden", 8, "--epochs", 1, "--device", device]
     train, scores = ["train", data, *small], []
     for name, options in (("run", BY_IMPORTANCE), ("other", BY_IMPORTANCE[:2])):
         ran(*train, *options, "--out", tmp_path / name)
-        ran("predict", tmp_path / name, data, "--out", tmp_path / f"{name}.npy", "--device", "cpu")
+        ran("predict", tmp_path / name, data, "--out", tmp_path / f"{name}.npy", "--device", device)
         scores.append(np.load(tmp_path / f"{name}.npy"))
     assert np.isfinite(scores[0]).all() and np.abs(scores[0] - scores[1]).max() > 1e-3
     expected = "--importance-sampling: expected --model sage with --layers cohort, or a model of your own"

@@ -28,7 +28,9 @@ KINDS = [
     ("gcn", False),
     ("gat", False),
     ("graphconv", True),
-]  # whether the last hop's nodes have no ids
+    ("shares", False),
+    ("shares", True),
+]  # "shares": SAGE, whose edges have shares of means; whether the last hop's nodes have no ids
 
 
 def test_padding_is_small_and_monotone():
@@ -86,6 +88,16 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> Batch:
     )
 
 
+def model_of(kind: str, hops: int, dropout: float) -> SampledGNN:
+    by_shares = kind == "shares"
+    return SampledGNN("sage" if by_shares else kind, DIM, 16, CLASSES, hops, dropout, edge_weights=by_shares)
+
+
+def give_shares(*slots: Batch) -> None:
+    for slot in slots:
+        slot.edge_weight = torch.rand(sum(slot.num_sampled_edges), device=slot.y.device)
+
+
 def leave_last_hop_global(slot: Batch) -> None:
     """The batch as the sampler leaves it where sources of the last hop get no ids."""
     slot.last_hop_global, slot.source_node = True, slot.row_index[slot.edge_index[0]]
@@ -113,8 +125,10 @@ def graphs_of(step, device: torch.device, rows: torch.Tensor) -> StepGraphs:
 @pytest.mark.parametrize(("kind", "is_global"), KINDS)
 def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops):
     torch.manual_seed(1)
-    model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
+    model = model_of(kind, hops, dropout=0.0)
     slot, before = slot_of(hops, CPU), slot_of(hops, CPU)
+    if kind == "shares":
+        give_shares(before, slot)
 
     def compare(scores: torch.Tensor) -> None:
         torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
@@ -123,6 +137,10 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops)
 
     plain = Scores(model).score_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
+    if kind == "shares":
+        slot.edge_weight, weights = None, slot.edge_weight
+        assert (Scores(model).score_slot(slot) - plain).abs().max() > 1e-3, "shares do not count"
+        slot.edge_weight = weights
     rows = all_rows_of(before, slot, global_too=is_global)
     compare(Scores(model, all_rows=[rows]).score_slot(slot))
     sizes = Sizes.from_slot(slot)
@@ -253,6 +271,9 @@ def losses_of_steps(
     sums = StepSums(list(own.parameters()), lambda values: values.mul_(ranks))
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
     few = slot_of(2, device, seed=5)
+    torch.manual_seed(3)
+    if own.takes_weights:
+        give_shares(*slots, few)
     scores = Scores(own, all_rows=[all_rows_of(*slots, few, global_too=is_global)] if named else None)
     step = TrainStep(scores, adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
     torch.manual_seed(3)
@@ -279,7 +300,7 @@ def test_two_equal_ranks_train_as_one(device):
 def test_replayed_steps_train_as_others_do(kind, is_global, ranks):
     device = torch.device("cuda")
     torch.manual_seed(2)
-    model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
+    model = model_of(kind, 2, dropout=0.4).to(device)
     plain = losses_of_steps(model, device, None, ranks, named=False)
     assert plain[0] != plain[2], "nothing is learned"
     for graphs_of in (None, SEEDS):

@@ -15,12 +15,13 @@ LAYERS = {
     "sum": lambda: SAGEConv(DIM, 5, aggr="sum"),
     "project": lambda: SAGEConv(DIM, 5, project=True),
     "no root": lambda: SAGEConv(DIM, 5, root_weight=False),
+    "by shares": lambda: SAGEConv(DIM, 5),
     "gcn": lambda: GCNConv(DIM, 40),
     "gcn, multiplied first": lambda: GCNConv(DIM, 1),
     "gcn without loops": lambda: GCNConv(DIM, 40, add_self_loops=False),
     "gcn without norm": lambda: GCNConv(DIM, 40, normalize=False),
 }
-FUSED = {"mean", "sum", "no root", "gcn", "gcn without loops", "gcn without norm"}
+FUSED = {"mean", "sum", "no root", "by shares", "gcn", "gcn without loops", "gcn without norm"}
 
 
 def some_block(device) -> Block:
@@ -33,13 +34,13 @@ def some_block(device) -> Block:
     return Block(indptr.to(device), source.to(device), SOURCES, TARGETS)
 
 
-def took(layer, x: torch.Tensor, block: Block, activation, fused: bool, pair: bool):
+def took(layer, x: torch.Tensor, block: Block, activation, fused: bool, pair: bool, **inputs):
     """Output, and gradients of x and of the parameters, with the same draws each time."""
     torch.manual_seed(8)
     x = x.detach().clone().requires_grad_()
     given = x if fused else activation(x)
     ends = (given, given[:TARGETS]) if pair else given
-    out = layer(ends, block, activation=activation) if fused else layer(ends, block)
+    out = layer(ends, block, activation=activation, **inputs) if fused else layer(ends, block, **inputs)
     weight = torch.linspace(-1, 1, out.numel(), device=out.device, dtype=out.dtype).view_as(out)
     return out, *torch.autograd.grad((out * weight).sum(), [x, *layer.parameters()], allow_unused=True)
 
@@ -55,8 +56,9 @@ def test_the_same_bits(device, dtype, p, kind):
     x = torch.randn(SOURCES, DIM, device=device).to(dtype)
     activation = Activation("relu", p, training=True)
     pair = isinstance(layer, SAGEConv)
-    wanted = took(layer, x, block, activation, fused=False, pair=pair)
-    found = took(layer, x, block, activation, fused=True, pair=pair)
+    inputs = {"edge_weight": torch.rand(len(block.source), device=device)} if kind == "by shares" else {}
+    wanted = took(layer, x, block, activation, fused=False, pair=pair, **inputs)
+    found = took(layer, x, block, activation, fused=True, pair=pair, **inputs)
     for one, other in zip(found, wanted, strict=True):
         assert (one is None) == (other is None)
         if one is not None:
@@ -105,6 +107,9 @@ def test_the_operators_are_well_made(device):
     torch.library.opcheck(ops.gather_sum.overload, arguments, test_utils=("test_schema", "test_faketensor"))
     arguments = (x, None, norm, *ends, False, ops.BESIDE_NONE, 1.0, torch.float32, True, 0.4, 77, None)
     torch.library.opcheck(ops.gather_sum.overload, arguments, test_utils=("test_schema", "test_faketensor"))
+    arguments = (x, None, None, *ends, False, ops.BESIDE_PREFIX, 0.0, torch.float32)
+    weights = {"edge_weight": torch.rand(len(block.source), device=device)}
+    torch.library.opcheck(ops.gather_sum.overload, arguments, weights, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_second_derivatives_are_refused():

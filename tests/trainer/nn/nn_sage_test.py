@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
+from blocks import DEVICES, assert_as_close, assert_same, by_target, indexed, pair_of, random_edges, run_layer
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import SAGEConv
+from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import block_of
 from cohort_gnn.trainer.offsets import keep_offsets
 
@@ -123,13 +124,16 @@ def test_means_by_shares_are_sums_of_weighted_rows(device, dim, options):
         assert_as_close(grad, of)
     block = block_of(edge_index, 90, 40)
     torch.testing.assert_close(layer((x, x[:40]), block, edge_weight=shares), found)
+    if not options.get("project"):
+        there, rows = indexed(block, x.detach())
+        torch.testing.assert_close(layer(rows, there, edge_weight=shares), found)
 
 
 def test_equal_shares_are_the_mean():
     layer, x, edge_index = SAGEConv(6, 3), torch.randn(50, 6), random_edges(50, 20, 300)
     shares = 1 / torch.bincount(edge_index[1], minlength=20)[edge_index[1]]
     assert_as_close(layer((x, x[:20]), edge_index, edge_weight=shares), layer((x, x[:20]), edge_index))
-    activation = torch.nn.ReLU()
+    activation = Activation("relu", 0.0, training=True)
     found = layer((x, x[:20]), edge_index, activation=activation, edge_weight=shares)
     assert_as_close(found, layer((x.relu(), x[:20].relu()), edge_index))
 

@@ -97,6 +97,7 @@ def test_batches_are_the_same_on_a_gpu(papers, topology, reuse):
     for fanout, nodes in (((4, 3), "paper"), ((-1, 2, 1), "author"), ((3,), "field")):
         if nodes == "author":
             how |= {"sampling": "labor", "batch_dependency": 3, "layer_dependency": reuse}
+            how |= {"importance_sampling": topology == "host"}
         with (
             loader_of(papers, fanout, nodes, **how) as host,
             loader_of(papers, fanout, nodes, "cuda", topology=topology, reuse=reuse, **how) as gpu,

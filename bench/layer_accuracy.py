@@ -82,6 +82,34 @@ class Sage(nn.Module):
         return x
 
 
+class Training:
+    """Of a model with weights from a seed, whose rows have neighbours unless it is `alone`."""
+
+    def __init__(self, sizes: list[int], seed: int, args: argparse.Namespace, alone: bool = False):
+        torch.manual_seed(seed)
+        self.model, self._alone = Sage(sizes).to(args.device), alone
+        self._optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr)
+
+    def epoch(self, loader: cohort.NeighborLoader) -> int:
+        """Trains on all batches; returns the rows that they needed."""
+        rows = 0
+        for batch in loader:
+            self._optimizer.zero_grad()
+            F.cross_entropy(self.model(batch, self._alone), batch.y[: batch.batch_size].long()).backward()
+            self._optimizer.step()
+            rows += batch.num_nodes
+        return rows
+
+    @torch.no_grad()
+    def accuracy(self, tested: cohort.NeighborLoader) -> float:
+        """In %, of the batches' seeds."""
+        right = total = 0
+        for batch in tested:
+            right += int((self.model(batch, self._alone).argmax(dim=1) == batch.y[: batch.batch_size]).sum())
+            total += batch.batch_size
+        return 100 * right / total
+
+
 def trained(
     loader: cohort.NeighborLoader,
     tested: cohort.NeighborLoader,
@@ -91,22 +119,10 @@ def trained(
     alone: bool = False,
 ) -> tuple[float, int]:
     """Test accuracy in %, and the rows that the last epoch's batches needed."""
-    torch.manual_seed(seed)
-    model = Sage(sizes).to(args.device)
-    optimizer, rows = torch.optim.Adam(model.parameters(), lr=args.lr), 0
+    training, rows = Training(sizes, seed, args, alone), 0
     for _ in range(args.epochs):
-        rows = 0
-        for batch in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(batch, alone), batch.y[: batch.batch_size].long()).backward()
-            optimizer.step()
-            rows += batch.num_nodes
-    right = total = 0
-    with torch.no_grad():
-        for batch in tested:
-            right += int((model(batch, alone).argmax(dim=1) == batch.y[: batch.batch_size]).sum())
-            total += batch.batch_size
-    return 100 * right / total, rows
+        rows = training.epoch(loader)
+    return training.accuracy(tested), rows
 
 
 if __name__ == "__main__":

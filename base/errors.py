@@ -41,9 +41,11 @@ class CohortError(RuntimeError):
 
 def not_a_run(folder: Path, hint: str = "name the folder that cohort train was given as --out") -> CohortError:
     """The error for a folder that was named as a run's and has no run.json."""
-    actual = "no run.json in it" if folder.is_dir() else "no such folder"
+    actual = "no run.json in it" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
     if (folder / "meta.json").exists():
         actual = "the folder of a data set"
+    if (folder / "tune.json").exists():
+        actual, hint = "the folder of cohort tune", f"name one of its runs, such as {folder / 'trial-01'}"
     return CohortError(str(folder), "the folder of a run", actual, hint)
 
 

@@ -103,8 +103,14 @@ def test_an_argument_that_is_none_says_what_one_looks_like(arguments, words):
 
 def test_folders_that_are_no_runs_are_named(tmp_path):
     refused(here("inspect", tmp_path / "none"), 1, "none: expected the folder of a run, found no such folder")
+    tuned, file = tmp_path / "tuned", tmp_path / "file"
+    tuned.mkdir()
+    for path in (tuned / "tune.json", file):
+        path.write_text("{}")
+    wrong = {tmp_path: "no run.json in it", tmp_path / "none": "no such folder", file: "a file"}
+    wrong[tuned] = f"the folder of cohort tune\n  hint: name one of its runs, such as {tuned / 'trial-01'}"
     for command, *rest in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
-        for folder, found in ((tmp_path, "no run.json in it"), (tmp_path / "none", "no such folder")):
+        for folder, found in wrong.items():
             refused(here(command, folder, *rest), 1, f"{folder}: expected the folder of a run, found {found}")
     for name in ("data/meta.json", "run/run.json"):
         (tmp_path / name).parent.mkdir()

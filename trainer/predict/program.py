@@ -41,6 +41,7 @@ from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
+from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.models.best_targets import demand_numbers, find_best_targets, queries_of
 from cohort_gnn.trainer.models.own import model_described
@@ -192,7 +193,10 @@ def windows_of(run: Path, data: StoredGraph) -> dict[EdgeType, int] | None:
     options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
     if not options.in_time:
         return None
-    windows = (options.trees or {}).get("time_window") or [-1] * len(data.edge_types)
+    place = f"{run / 'run.json'}: trainer.trees.time_window"
+    windows = checked(place, (options.trees or {}).get("time_window") or [-1] * len(data.edge_types), list[int])
+    if len(windows) != len(data.edge_types):
+        raise CohortError(place, f"{len(data.edge_types)} integers, one for each relation", f"{len(windows)}")
     window_of = dict(zip(data.edge_types, windows, strict=True))
     return {name: window_of[name] for name, relation in data.edge_types.items() if relation.edge_times is not None}
 

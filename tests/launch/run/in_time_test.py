@@ -111,6 +111,16 @@ def test_predict_takes_the_edges_of_a_time(events, run, tmp_path):
     refused(cohort("predict", run, events, "--out", tmp_path / "s.npy"), 1, "--at-time: expected a time", "found none")
 
 
+@pytest.mark.parametrize(("windows", "words"), [([1, 2], "1 integers, one for each relation"), ("x", "an integer")])
+def test_windows_that_are_damaged_are_told(events, run, tmp_path, windows, words):
+    shutil.copytree(run, tmp_path / "run")
+    options = json.loads((run / "run.json").read_text())
+    options["trainer"]["trees"]["time_window"] = windows
+    (tmp_path / "run/run.json").write_text(json.dumps(options))
+    with pytest.raises(package.CohortError, match=f"run.json: trainer.trees.time_window: expected .*{words}"):
+        package.Scorer(tmp_path / "run", events)
+
+
 def test_times_in_other_units_are_told(events, run, tmp_path):
     """Days beside seconds: no edge is there, or none that a window leaves."""
     ends, time, x = graph()

@@ -1,5 +1,7 @@
 """Whether the metrics that options name fit the task and the labels of a data set."""
 
+import logging
+
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
@@ -14,9 +16,10 @@ from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.run.job import types_of_run
 from cohort_gnn.launch.run.losses import label_deviation
 from cohort_gnn.launch.run.times import is_in_time, learns_links, metric_of_task, seed_times, task_name, task_of
-from cohort_gnn.spec.metrics import OF_TASK, RANKED, is_of, names_of, ranked
+from cohort_gnn.spec.metrics import HITS, OF_TASK, RANKED, is_of, names_of, ranked
 from cohort_gnn.spec.run import RunSpec
 
+LOG = logging.getLogger(__name__)
 NEED_BOTH = ("auroc", "average_precision")  # nodes that have a class and nodes that have it not
 
 
@@ -39,6 +42,10 @@ def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
                 hint = "mrr and hits@k rank among the negatives of split-links, with any decoder"
                 hint = "an mlp cannot rank all targets" if task_name(spec) else hint
                 raise CohortError(f"{flag} {name}", "--decoder dot or distmult", "--decoder mlp", hint)
+    if spec.monitor in certain_hits(spec, data):
+        hint = "compare epochs by mrr, or hold links out with more: cohort dataset split-links --negatives N"
+        expected = "as many negatives of each held-out link"
+        raise CohortError(f"{monitor} {spec.monitor}", expected, "fewer, so that it is 100 % of any model", hint)
     _check_memory(spec, data)
     label_deviation(spec, data)
     if spec.monitor in NEED_BOTH and num_validated(spec, data) and not _has_both(task_of(spec, data)):
@@ -47,6 +54,20 @@ def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
         hint = f"compare epochs by another metric: --monitor {OF_TASK[task][0]}" if is_of_task else hint
         expected = "validation nodes that have a class or label and others that have it not"
         raise CohortError(f"{monitor} {spec.monitor}", expected, f"none in {data.path}", hint)
+
+
+def say_which_hits_are_certain(spec: RunSpec, data: StoredGraph) -> None:
+    """Names the metrics that held-out links have too few negatives for."""
+    if hits := certain_hits(spec, data):
+        cause = "links are held out with too few negatives: cohort dataset split-links --negatives N"
+        LOG.info(f"{', '.join(hits)} are 100 % of any model, as {cause}")
+
+
+def certain_hits(spec: RunSpec, data: StoredGraph) -> list[str]:
+    """The metrics hits@k with k above the number of negatives that a link of validation or test competes with."""
+    held_out = held_out_of(link_edges(data, spec.relation)) if spec.task == "link" else {}
+    counts = [held.negatives.shape[not held.shared] for held in held_out.values() if len(held.pairs)]
+    return [f"hits@{k}" for k in HITS if counts and k > min(counts)]
 
 
 def num_validated(spec: RunSpec, data: StoredGraph) -> int:

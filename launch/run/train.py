@@ -50,7 +50,7 @@ from cohort_gnn.launch.run.machines import (
     meeting_if_any,
     this_machine,
 )
-from cohort_gnn.launch.run.metrics import check_metrics, num_validated
+from cohort_gnn.launch.run.metrics import check_metrics, num_validated, say_which_hits_are_certain
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import (
     bring_back,
@@ -140,6 +140,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     spec = with_task(spec, data)
     check_model(spec, data)
     _say_what_is_unused(spec, data)
+    say_which_hits_are_certain(spec, data)
     say_what_has_no_effect(spec, meeting is not None)
     warn_of_majority(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):

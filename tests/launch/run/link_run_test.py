@@ -238,6 +238,18 @@ def test_ranks_among_all_targets_need_scores_that_are_products(links, tmp_path):
     refused(here("train", links.data, "--metrics", "recall@0"), 2, "recall@K")
 
 
+@only_one
+def test_hits_that_too_few_negatives_make_certain_are_told(links, tmp_path):
+    split_links(links.whole, tmp_path / "set", negatives=10)
+    how = ["train", tmp_path / "set", *OPTIONS, "--epochs", "1", "--out", tmp_path / "run"]
+    words = "--monitor hits@20: expected as many negatives of each held-out link, found fewer"
+    refused(here(*how, "--monitor", "hits@20"), 1, words)
+    few = ran(*how, "--monitor", "hits@10")
+    assert "hits@20, hits@50, hits@100 are 100 % of any model" in few.stdout + few.stderr
+    enough = ran("train", links.data, *how[2:-1], tmp_path / "other")
+    assert "of any model" not in enough.stdout + enough.stderr
+
+
 @only_several
 def test_a_loaded_model_and_the_best_targets_of_a_relation_follow_from_the_rows(links, run, tmp_path):
     rows, graph = links.rows(run, tmp_path), package.dataset.open(links.data)

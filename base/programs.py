@@ -1,6 +1,7 @@
 """Cohort's own programs: finding, starting and stopping them, and the ends of their logs."""
 
 import atexit
+import contextlib
 import ctypes
 import json
 import os
@@ -122,8 +123,12 @@ def how_ended(code: int) -> str:
 
 
 def runs(pid: int) -> bool:
-    """False when there is no such process, or only its zombie."""
-    return start_time_of(pid) is not None
+    """False when there is no such process, or only its zombie: all of its threads have ended."""
+    if start_time_of(pid) is not None:
+        return True
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return any(_status_of(pid, int(thread))[0] not in "ZX" for thread in os.listdir(f"/proc/{pid}/task"))
+    return False
 
 
 def ask(name: str, *arguments: str) -> dict:
@@ -179,11 +184,11 @@ def is_stopped(pid: int) -> bool:
     return _status_of(pid)[0] == "T"
 
 
-def _status_of(pid: int) -> list[str]:
+def _status_of(pid: int, thread: int | None = None) -> list[str]:
     """The fields of /proc/PID/stat after the name, the state first; ["X"]: there is no such process. As in
-    base/process.cc, those of its first thread."""
+    base/process.cc, those of its first thread, or of another."""
     try:
-        return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/task/{thread or pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ["X"]
 

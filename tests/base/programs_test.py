@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -61,3 +62,17 @@ def test_the_sampler_says_that_a_limit_of_file_sizes_stops_it(cora, tmp_path, sh
     limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
     done = subprocess.run(command, preexec_fn=limited, capture_output=True, text=True)
     assert done.returncode == 1 and "File too large\n  hint: raise the limit of file sizes: ulimit -f" in done.stderr
+
+
+def test_a_process_runs_until_its_last_thread_has_ended():
+    """One that a signal ends keeps its files while a thread is still copying one."""
+    first_thread_ends = (
+        "import ctypes, threading; threading.Thread(target=input).start(); ctypes.CDLL(None).syscall(60, 0)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", first_thread_ends], stdin=subprocess.PIPE)
+    while programs.start_time_of(process.pid) is not None:
+        time.sleep(0.01)
+    assert programs.runs(process.pid) and not programs.has_ended(process)
+    programs.end_processes([process], 60.0)
+    assert programs.has_ended(process) and not programs.runs(process.pid)
+    assert process.returncode is not None

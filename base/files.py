@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cohort_gnn.base.errors import CohortError, found_full, why
 
@@ -46,16 +46,29 @@ def read_regular(path: Path, expected: str, hint: str) -> bytes | None:
         raise CohortError(str(path), expected, why(error), hint) from error
 
 
+class BegunFile(NamedTuple):
+    """What is going to take a file's place: its name until then, and its descriptor."""
+
+    path: Path
+    descriptor: int
+
+
+def begun_file(path: Path) -> contextlib.AbstractContextManager[BegunFile]:
+    """Begins what `replacing` goes on with; removed in the end, if that has not put it in its place."""
+    return _temporary(path)
+
+
 @contextlib.contextmanager
-def replacing(path: Path, synced: bool = True) -> Iterator[Path]:
+def replacing(path: Path, synced: bool = True, begun: BegunFile | None = None) -> Iterator[Path]:
     """Gives the name under which to write what then takes the file's place in one step; an error leaves it as it was.
 
     The old or the new file is there, whole, also when the process is killed. Several processes may write it at once.
 
     Args:
         synced: also when the machine loses power. False: for what is written again and again beside other work.
+        begun: what `begun_file` gave, where it has begun.
     """
-    with _temporary(path) as (temporary, descriptor):
+    with contextlib.nullcontext(begun) if begun else _temporary(path) as (temporary, descriptor):
         yield temporary
         if synced:
             _sync(descriptor)
@@ -112,12 +125,12 @@ def _remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, is_folder: bool = False) -> Iterator[tuple[Path, int]]:
-    """Makes a temporary file or folder beside a file, and gives its name and its descriptor; removes it at the end."""
+def _temporary(path: Path, is_folder: bool = False) -> Iterator[BegunFile]:
+    """Makes a temporary file or folder beside a file; removes it at the end."""
     remove_temporaries(path)
     temporary, descriptor = _locked(path, is_folder)
     try:
-        yield temporary, descriptor
+        yield BegunFile(temporary, descriptor)
     finally:
         with contextlib.suppress(OSError):  # an error before this one says why
             _remove(temporary)
@@ -151,8 +164,13 @@ def _sync(descriptor: int) -> None:
             raise
 
 
-def copy_bytes(source: int, target: int, offset: int, count: int) -> bool:
+def copy_bytes(
+    source: int, target: int, offset: int, count: int, is_stopped: Callable[[], bool] = lambda: False
+) -> bool:
     """Copies bytes of a file behind those of another, of which the position is the end; both are descriptors.
+
+    Args:
+        is_stopped: is asked between pieces of the copy, whether the rest is not wanted.
 
     Returns:
         Whether the files share blocks now, as XFS and Btrfs let them: no bytes were copied, and a later write to a
@@ -163,10 +181,10 @@ def copy_bytes(source: int, target: int, offset: int, count: int) -> bool:
     middle = (count - head) // block * block
     are_shared = False
     if middle > 0 and (offset - position) % block == 0:
-        _copy(source, target, offset, position, head)
+        _copy(source, target, offset, position, head, is_stopped)
         are_shared = _share(source, target, offset + head, position + head, middle)
     done = head + middle if are_shared else 0
-    _copy(source, target, offset + done, position + done, count - done)
+    _copy(source, target, offset + done, position + done, count - done, is_stopped)
     os.lseek(target, position + count, os.SEEK_SET)
     return are_shared
 
@@ -180,8 +198,8 @@ def _share(source: int, target: int, offset: int, position: int, count: int) -> 
     return True
 
 
-def _copy(source: int, target: int, offset: int, position: int, count: int) -> None:
-    while count:
+def _copy(source: int, target: int, offset: int, position: int, count: int, is_stopped: Callable[[], bool]) -> None:
+    while count and not is_stopped():
         try:
             done = os.copy_file_range(source, target, min(count, COPIED_AT_ONCE), offset, position)
         except OSError as error:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 def check(folder: str | os.PathLike) -> list:
     """All problems of a data set, as (place, expected, found, hint)."""
 
-def demand_in_range(folder: str | os.PathLike) -> None:
-    """Refuses offsets and ids that lead out of the arrays."""
+def demand_in_range(folder: str | os.PathLike, look: Callable | None = None) -> None:
+    """
+    Refuses offsets and ids that lead out of the arrays. look() is called about 20 times a second; what it raises ends the work.
+    """
 
 def find_rows(folder: str | os.PathLike, prefer_raw: bool) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cohort_gnn.base.errors import CohortError
@@ -30,10 +31,13 @@ def check(path: str | os.PathLike) -> list[Problem]:
     return [Problem(*problem) for problem in _native.check(os.fspath(path))]
 
 
-def demand_in_range(path: str | os.PathLike) -> None:
+def demand_in_range(path: str | os.PathLike, look: Callable[[], None] | None = None) -> None:
     """Looks at all that is used as an index: offsets, neighbours, labels and ids of splits.
+
+    Args:
+        look: is called about 20 times a second, and may raise what ends it.
 
     Raises:
         CohortError: for the first one that is out of range.
     """
-    _native.demand_in_range(os.fspath(path))
+    _native.demand_in_range(os.fspath(path), look)

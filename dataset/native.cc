@@ -45,7 +45,8 @@ using OfRelation = std::tuple<int, int, Ids, Indices, int>;
 
 // Whether they ascend from 0 to `count`.
 bool are_offsets(std::span<const int64_t> offsets, int64_t count) {
-  return !offsets.empty() && offsets.front() == 0 && offsets.back() == count && std::ranges::is_sorted(offsets);
+  return !offsets.empty() && offsets.front() == 0 && offsets.back() == count &&
+         scan(std::ssize(offsets) - 1, {}, [&](int64_t i) { return offsets[i + 1] < offsets[i]; }).first < 0;
 }
 
 base::CscRef csc_of(const Ids& indptr, const Indices& indices) {
@@ -167,7 +168,8 @@ void digest_rows_of(const ConstBytes& rows, const Digests& digests, const std::o
 void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks& is_marked, const Marks& reached) {
   const base::CscRef csc = csc_of(indptr, indices);
   base::require(static_cast<int64_t>(reached.shape(0)) == csc.num_nodes, "a mark for each target");
-  run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, is_marked.data(), reached.data(), stop); });
+  const std::span marks{is_marked.data(), is_marked.shape(0)};
+  run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, marks, reached.data(), stop); });
 }
 
 using Degrees = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // int32 [targets], written
@@ -230,8 +232,11 @@ std::pair<NumpyIds, NumpyIds> numbered_nodes(const Ids& first, const Ids& nodes)
   return {owned_ids(std::move(numbered.others)), owned_ids(std::move(numbered.places))};
 }
 
-void demand_folder_in_range(const std::filesystem::path& folder) {
-  run_interruptibly([&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); });
+void demand_folder_in_range(const std::filesystem::path& folder, const std::optional<nb::callable>& look) {
+  const auto work = [&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); };
+  run_interruptibly(work, [&] {
+    if (look) (*look)();
+  });
 }
 
 // Of each node type, or relation: the file of encoded rows ("": none), and whether there are raw ones.
@@ -430,7 +435,9 @@ NB_MODULE(_native, m) {
   m.doc() = "Cohort data sets: generating, checking and writing, in C++.";
   base::raise_errors_as_cohort_error();
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
-  m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "Refuses offsets and ids that lead out of the arrays.");
+  m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "look"_a = nb::none(),
+        "Refuses offsets and ids that lead out of the arrays. look() is called about 20 times a second; what it raises "
+        "ends the work.");
   m.def("find_rows", &find_rows, "folder"_a, "prefer_raw"_a,
         "After the cheap checks, of each node type and then of each relation: the file of encoded rows, empty without, "
         "and whether there are raw ones.");

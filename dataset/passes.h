@@ -17,7 +17,7 @@ void digest_rows(const std::byte* rows, std::size_t row_bytes, const int64_t* in
 
 // reached[v] becomes true where one of the in-neighbours of v is marked; bool [V] of the target type and of the
 // sources'.
-void mark_targets(const base::CscRef& csc, const bool* is_marked, bool* reached, const std::stop_token& stop);
+void mark_targets(const base::CscRef& csc, std::span<const bool> is_marked, bool* reached, const std::stop_token& stop);
 
 // degrees[v] = the in-neighbours of v but v itself: int32 [V]; with times int64 [E], by edges of a time in
 // [oldest, latest].

@@ -14,6 +14,7 @@ import pytest
 from cohort_gnn.base import files
 from cohort_gnn.base.files import (
     FileWriter,
+    begun_file,
     copy_bytes,
     demand_room,
     remove_temporaries,
@@ -217,6 +218,30 @@ def test_bytes_are_copied_and_whole_blocks_shared_where_they_lie_alike(tmp_path,
             assert os.lseek(new.fileno(), 0, os.SEEK_CUR) == position + count
         assert (tmp_path / "new").read_bytes() == b"x" * position + whole[offset : offset + count]
     assert times > 10
+
+
+def test_a_copy_stops_between_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "COPIED_AT_ONCE", 1000)
+    monkeypatch.setattr(files, "_share", lambda *_: False)
+    (tmp_path / "old").write_bytes(whole := random.Random(3).randbytes(10_000))
+    answers = iter([False, False, False, True])
+    with (tmp_path / "old").open("rb") as old, (tmp_path / "new").open("w+b") as new:
+        copy_bytes(old.fileno(), new.fileno(), 1, len(whole) - 1, lambda: next(answers))
+    assert (tmp_path / "new").read_bytes() == whole[1:3001]
+
+
+def test_a_file_that_was_begun_is_removed_or_takes_its_place(tmp_path):
+    (tmp_path / "file").write_text("old")
+    for finishes in (False, True):
+        with begun_file(tmp_path / "file") as begun:
+            begun.path.write_text("new")
+            assert (tmp_path / "file").read_text() == "old"
+            if finishes:
+                with replacing(tmp_path / "file", begun=begun) as temporary:
+                    assert temporary == begun.path
+        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+            ("file", "new" if finishes else "old")
+        ]
 
 
 def test_room_is_demanded_and_given_back(tmp_path):

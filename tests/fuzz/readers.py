@@ -36,7 +36,7 @@ from cohort_gnn.trainer.loop import checkpoint
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.digests import Digests
-from cohort_gnn.trainer.predict.kept_layers import kept_folder, read_before
+from cohort_gnn.trainer.predict.kept_layers import keep_digests, kept_folder, read_before
 from cohort_gnn.trainer.predict.program import model_of_run
 
 MEMORY_BYTES = 32_000_000  # for sorting
@@ -254,7 +254,8 @@ def _kept_rows(folder: Path) -> None:
     """What a predict has kept, under a name that is always the same."""
     counts = {name: np.arange(count, dtype=np.uint64) for name, count in TYPES.counts.items()}
     digests = Digests(counts, {TYPES.edge_types[0]: counts["b"]})
-    with kept_folder(folder / "kept", digests, {"weights": "0a"}) as rows:
+    with kept_folder(folder / "kept", TYPES, {"weights": "0a"}) as rows:
+        keep_digests(rows, digests)
         np.save(rows / "layer-0-0.npy", np.ones((5, 2), np.float32))
     (made,) = (folder / "kept").glob("rows-*")
     record = folder / "kept" / "record.json"

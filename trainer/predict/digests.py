@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from cohort_gnn.trainer.predict.full_blocks import pieces_below
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of
 
 DECODED_AT_ONCE = 64 << 20  # bytes of rows
+COMPARED_AT_ONCE = 1 << 20  # digests
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,14 @@ class Digests:
 def _others(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """int64 [any]: where two arrays differ, as far as both have elements."""
     both = min(len(before), len(after))
-    return np.flatnonzero(before[:both] != after[:both])
+
+    def others_from(first: int) -> np.ndarray:
+        some = slice(first, min(first + COMPARED_AT_ONCE, both))
+        return first + np.flatnonzero(before[some] != after[some])
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        others = threads.map(others_from, range(0, both, COMPARED_AT_ONCE))
+        return np.concatenate([np.empty(0, np.int64), *others])
 
 
 def digests_of(data: StoredGraph, model: Any, spans: Mapping[EdgeType, Any]) -> Digests:
@@ -100,7 +109,8 @@ def _digests(
         parts: what the rows are called, and their values: [n, dim], or [n].
     """
     described = "".join(f"{name} {values.dtype} " for name, values in parts)  # the same bytes may be other numbers
-    digests = np.full(count, int.from_bytes(hashlib.sha256(described.encode()).digest()[:8]), np.uint64)
+    begin = int.from_bytes(hashlib.sha256(described.encode()).digest()[:8])
+    digests = torch.full((count,), begin, dtype=torch.uint64).numpy()  # by all cores
     for _, values in parts:
         if isinstance(values, PreparedRows):
             _digest_decoded(values, digests, indptr)

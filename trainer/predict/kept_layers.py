@@ -119,8 +119,11 @@ def layer_file(number: int, place: int) -> str:
 
 
 @contextlib.contextmanager
-def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iterator[Path]:
-    """A new folder for rows, in `folder`, which takes the place of those there when all went well.
+def kept_folder(folder: Path, types: GraphTypes, made_of: dict[str, str]) -> Iterator[Path]:
+    """A new folder for rows and digests, in `folder`, which takes the place of those there when all went well.
+
+    Args:
+        types: of the data set.
 
     Raises:
         CohortError: `folder` is something else.
@@ -132,25 +135,33 @@ def kept_folder(folder: Path, digests: Digests, made_of: dict[str, str]) -> Iter
     with temporary_folder(folder / "rows") as temporary:
         yield temporary
         with demand_writable(Path(f"--keep {folder}"), hint=ROOM_HINT):
-            name = _keep(folder, temporary, digests, made_of)
+            name = _keep(folder, temporary, types, made_of)
     for other in folder.glob("rows-*"):
         if other.name != name:
             shutil.rmtree(other)
 
 
-def _keep(folder: Path, temporary: Path, digests: Digests, made_of: dict[str, str]) -> str:
-    """Adds digests to new rows, and has the record name them; returns the name of their folder."""
-    for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):
-        for place, array in enumerate(arrays.values()):
-            np.save(temporary / f"{what}-{place}.npy", array)
+def keep_digests(folder: Path, digests: Digests) -> None:
+    """Writes digests into the folder that `kept_folder` gave.
+
+    Raises:
+        CohortError: the disk has no room for them.
+    """
+    with demand_writable(Path(f"--keep {folder.parent}"), hint=ROOM_HINT):
+        for what, arrays in (("nodes", digests.nodes), ("lists", digests.lists)):
+            for place, array in enumerate(arrays.values()):
+                np.save(folder / f"{what}-{place}.npy", array)
+
+
+def _keep(folder: Path, temporary: Path, types: GraphTypes, made_of: dict[str, str]) -> str:
+    """Has the record name new rows; returns the name of their folder."""
     for file in temporary.iterdir():
         with file.open("rb") as opened_file:
             os.fsync(opened_file.fileno())
     name = f"rows-{os.urandom(8).hex()}"
     temporary.rename(folder / name)
-    nodes = {type_: len(array) for type_, array in digests.nodes.items()}
-    edges = [(relation, len(array)) for relation, array in digests.lists.items()]
-    record = Record("cohort-kept-layers", 2, name, nodes, edges, made_of)
+    edges = [(relation, types.counts[relation[2]]) for relation in types.edge_types]
+    record = Record("cohort-kept-layers", 2, name, dict(types.counts), edges, made_of)
     write_whole(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     return name
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from cohort_gnn import ibp
-from cohort_gnn.base.files import copy_bytes, demand_room
+from cohort_gnn.base.files import demand_room
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.dataset.stored_graph import FeatureTable
-from cohort_gnn.dataset.writer import write_header
+from cohort_gnn.trainer.predict.copies import Copies
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
@@ -59,12 +59,13 @@ class UpdatedRows:
         before: float32 [nodes that were there, dim], mapped from a .npy file.
         nodes: int64 [n], ascending: those with others.
         rows: float32 [n, dim]: theirs.
+        copies: of the rows from before, which may have begun.
     """
 
     dtype = torch.float32
 
-    def __init__(self, before: np.memmap, nodes: Tensor, rows: np.ndarray):
-        self._before, self._nodes, self._rows = before, nodes, ArrayRows(rows)
+    def __init__(self, before: np.memmap, nodes: Tensor, rows: np.ndarray, copies: Copies):
+        self._before, self._nodes, self._rows, self._copies = before, nodes, ArrayRows(rows), copies
         self.row_bytes = self._rows.row_bytes
 
     def take(self, ids: Tensor, pin: bool = False) -> Tensor:
@@ -93,17 +94,12 @@ class UpdatedRows:
         Raises:
             OSError: the disk has no room for them.
         """
-        there = self._before[:count]
-        with file.open("wb") as written, Path(str(self._before.filename)).open("rb") as read:
-            header_bytes = write_header(written, there.dtype, [count, there.shape[1]])
-            written.flush()
-            are_shared = copy_bytes(read.fileno(), written.fileno(), self._before.offset, there.nbytes)
-            file_bytes = header_bytes + count * self.row_bytes
-            os.posix_fallocate(written.fileno(), 0, file_bytes)
-            if are_shared:  # blocks that are written to below become the file's own
-                block = os.fstatvfs(written.fileno()).f_bsize
-                demand_room(file.parent, min(file_bytes, len(self._nodes) * (self.row_bytes // block + 2) * block))
-        np.lib.format.open_memmap(file, mode="r+")[self._nodes.numpy()] = self._rows.array
+        if self._copies.end(self._before, file, count):  # blocks that are written to below become the file's own
+            block = os.statvfs(file).f_bsize
+            most_bytes = len(self._nodes) * (self.row_bytes // block + 2) * block
+            demand_room(file.parent, min(file.stat().st_size, most_bytes))
+        rows = torch.from_numpy(np.lib.format.open_memmap(file, mode="r+"))
+        rows[self._nodes] = torch.from_numpy(self._rows.array)  # by all cores
 
 
 def features_of(table: FeatureTable) -> ArrayRows | PreparedRows:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +24,13 @@ from torch import Tensor, nn
 
 from cohort_gnn.base.ending import leave, lost_signals_repeated
 from cohort_gnn.base.errors import CohortError, found_full, why
-from cohort_gnn.base.files import replacing, temporary_folder
+from cohort_gnn.base.files import BegunFile, FileWriter, replacing, temporary_folder
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.cli_parts import edges_missed
 from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
@@ -47,8 +47,10 @@ from cohort_gnn.trainer.models.best_targets import demand_numbers, find_best_tar
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
+from cohort_gnn.trainer.predict.copies import Copies
 from cohort_gnn.trainer.predict.digests import digests_of
-from cohort_gnn.trainer.predict.kept_layers import ROOM_HINT, kept_folder, made_of, read_before
+from cohort_gnn.trainer.predict.early import EarlyWork
+from cohort_gnn.trainer.predict.kept_layers import ROOM_HINT, keep_digests, kept_folder, made_of, read_before
 from cohort_gnn.trainer.predict.layerwise import (
     KeptIn,
     Layerwise,
@@ -67,7 +69,7 @@ from cohort_gnn.trainer.predict.score_tables import (
     wanted_nodes,
     write_table,
 )
-from cohort_gnn.trainer.predict.update import reached_by, update_layers, write_layers
+from cohort_gnn.trainer.predict.update import begin_copies, reached_by, update_layers, write_layers
 
 ROWS_AT_ONCE = 1 << 16  # of scores on their way to the output
 LOG = logging.getLogger(__name__)
@@ -206,22 +208,22 @@ def spans_at(windows: Mapping[EdgeType, int], at_time: int) -> dict[EdgeType, tu
     return {name: (-(2**63) if age < 0 else max(-(2**63), at_time - age), at_time) for name, age in windows.items()}
 
 
-def predict_nodes(job: dict) -> None:
+def predict_nodes(job: dict, early: EarlyWork | None = None) -> None:
     """Writes the output file whole or not at all.
 
     Raises:
         CohortError: see `model_of_run` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
-    data, out = open_dataset(job["dataset"]), Path(job["out"])
-    demand_in_range(job["dataset"])
+    data, out, early = open_dataset(job["dataset"]), Path(job["out"]), early or EarlyWork()
+    early.demand_checked(job["dataset"])
     model, targets = model_of_run(Path(job["run"]), data)
     if missed := edges_missed(data, spans_of(job, data)):
         text = f"--at-time {job['at_time']}: none of the edges that have times, {missed}, counts then"
         LOG.warning(f"{text}: is it in their unit?")
     start = time.monotonic()
-    with replacing_explained(job) as temporary:
+    with replacing_explained(job, early.output) as temporary:
         if job["top_k"] is None:
-            summary, memory = write_scores(job, data, model, targets, temporary)
+            summary, memory = write_scores(job, data, model, targets, temporary, early.copies)
         else:
             summary, memory = write_best_targets(job, data, model, targets, temporary)
     if not job["quiet"]:
@@ -232,7 +234,7 @@ def predict_nodes(job: dict) -> None:
 
 
 def write_scores(
-    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
+    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path, copies: Copies
 ) -> tuple[str, MemoryPlan]:
     """Writes the scores, or the classes, of all nodes, or of those that are wanted; returns what is in the file, and
     where hidden layers were."""
@@ -249,10 +251,10 @@ def write_scores(
     shape = nodes.count, *kept.shape[1:]
     layers = layers_of(model, data, job, device, name)
     if not is_table(out) and nodes.nodes is None:
-        _, memory = fill_scores(job, data, layers, best, file, shape, kept.dtype)
+        _, memory = fill_scores(job, data, layers, best, file, shape, kept.dtype, copies)
         return f"{kept.dtype.name} {list(shape)}", memory
     with temporary_folder(out) as folder:
-        scores, memory = fill_scores(job, data, layers, best, folder / "rows.npy", shape, kept.dtype)
+        scores, memory = fill_scores(job, data, layers, best, folder / "rows.npy", shape, kept.dtype, copies)
         if is_table(out):
             write_table(file, out.suffix, score_blocks(scores, nodes, columns))
             return f"{nodes.num_rows:,} rows", memory
@@ -360,10 +362,11 @@ def fill_scores(
     file: Path,
     shape: tuple[int, ...],
     dtype: np.dtype,
+    copies: Copies,
 ) -> tuple[np.ndarray, MemoryPlan]:
     """Writes the scores of all nodes, or what `best` makes of them, into a .npy file; returns them, mapped, and where
     hidden layers were. With --keep the rows of all layers stay, and with --update only what changed is computed."""
-    with all_rows(job, data, layers) as rows:
+    with all_rows(job, data, layers, file if best is None else None, copies) as rows:
         if rows is None:
             scores = new_rows(shape, file, dtype)
             return scores, run_layers(layers, scores, best, job["quiet"])
@@ -378,35 +381,47 @@ def fill_scores(
 
 
 @contextlib.contextmanager
-def all_rows(job: dict, data: StoredGraph, layers: Layerwise) -> Iterator[ArrayRows | UpdatedRows | None]:
+def all_rows(
+    job: dict, data: StoredGraph, layers: Layerwise, scores: Path | None, copies: Copies
+) -> Iterator[ArrayRows | UpdatedRows | None]:
     """The rows of the last layer, for --keep and --update, while their files are there. None: rows of earlier are of no
-    use, and none are kept."""
+    use, and none are kept.
+
+    Args:
+        scores: a file that the rows of the last layer are written to, if there is one.
+    """
     if job["keep"] is None and job["update"] is None:
         yield None
         return
     made = made_of(Path(job["run"]), layers.model, layers.gives[-1][0], (job["at_time"], layers.spans), layers.device)
     before = None if job["update"] is None else read_before(Path(job["update"]), data.types, made)
-    digests, reached, text = digests_of(data, layers.model, layers.spans), None, "layers"
-    if before is not None:
-        reached = reached_by(digests.since(before.digests()), layers, data)
-        if reached is None:
-            LOG.info("what has changed reaches most of the graph: all is computed")
-        else:
-            text = "layers, where the graph has changed"
-    if reached is None and job["keep"] is None:
-        yield None
-        return
-    work = layers.work if reached is None else reached.work
     with contextlib.ExitStack() as stack:
-        kept = None
+        kept, reached, text = None, None, "layers"
         if job["keep"] is not None:
-            kept = stack.enter_context(kept_folder(Path(job["keep"]), digests, made))
+            kept = stack.enter_context(kept_folder(Path(job["keep"]), data.types, made))
+        if before is not None:  # most of its rows are going to be in new files
+            stack.enter_context(copies)
+            begin_copies(copies, layers, kept, scores, before)
+        digests = digests_of(data, layers.model, layers.spans)
+        if kept is not None:
+            stack.enter_context(FileWriter()).write(partial(keep_digests, kept, digests))
+        if before is not None:
+            reached = reached_by(digests.since(before.digests()), layers, data)
+            if reached is None:
+                LOG.info("what has changed reaches most of the graph: all is computed")
+                copies.stop()
+            else:
+                text = "layers, where the graph has changed"
+        if reached is None and kept is None:
+            yield None
+            return
+        work = layers.work if reached is None else reached.work
         folder = stack.enter_context(temporary_folder(Path(job["out"])))
         with progress_of(text, work, job["quiet"]) as advance:
             if before is None or reached is None:
                 rows: ArrayRows | UpdatedRows = write_layers(layers, kept or folder, advance)
             else:
-                rows = update_layers(layers, folder, kept, advance, before, reached)
+                rows = update_layers(layers, folder, kept, advance, before, reached, copies)
         yield rows
     if reached is not None and not job["quiet"]:
         LOG.info(f"{work / max(1, layers.work):.2%} of the edges and nodes of all layers were computed again")
@@ -439,11 +454,11 @@ def progress_of(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], 
 
 
 @contextlib.contextmanager
-def replacing_explained(job: dict) -> Iterator[Path]:
+def replacing_explained(job: dict, begun: BegunFile | None = None) -> Iterator[Path]:
     """base.files.replacing() of the output file; raises CohortError where a disk or memory has no room."""
     out = Path(job["out"])
     try:
-        with replacing(out) as temporary:
+        with replacing(out, begun=begun) as temporary:
             yield temporary
     except OSError as error:
         place, hint = str(out), "check the permissions of its folder: ls -ld"
@@ -471,13 +486,13 @@ def stop(number: int, frame) -> None:
     leave(number, frame)
 
 
-def main(argument: str) -> int:
+def main(argument: str, early: EarlyWork) -> int:
     job = json.loads(argument)
     _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, stop)
     try:
         with lost_signals_repeated(), shown("stdout"):
-            predict_nodes(job)
+            predict_nodes(job, early)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
         return 1

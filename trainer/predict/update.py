@@ -11,6 +11,7 @@ from torch import Tensor
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.nn.row_tiles import row_tiles
+from cohort_gnn.trainer.predict.copies import Copies
 from cohort_gnn.trainer.predict.digests import Changes
 from cohort_gnn.trainer.predict.kept_layers import Before, layer_file
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType, keep_scores
@@ -52,7 +53,8 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
             for relation in layers.into(number, name):
                 edges, lists = data.edge_types[relation], changes.lists[relation]
                 after[name][lists] = True
-                sources = changed[relation[0]] & ~new[relation[0]]  # the edges of new nodes are in lists that changed
+                sources = changed[relation[0]].copy()
+                sources[changes.first_new[relation[0]] :] = False  # the edges of new nodes are in lists that changed
                 if not layers.model.two_sided:
                     sources[lists] = True
                 if sources.any():
@@ -82,9 +84,25 @@ def write_layers(layers: Layerwise, folder: Path, advance: Callable[[int], None]
     return ArrayRows(out)
 
 
+def begin_copies(copies: Copies, layers: Layerwise, kept: Path | None, scores: Path | None, before: Before) -> None:
+    """Begins the files that `update_layers` and its caller are going to write: rows of all layers, and scores."""
+    for number, names in enumerate(layers.gives):
+        for name in names:
+            count, width = layers.shape_of(number, name)
+            files = [kept and kept / file_of(layers, number, name), scores if number == len(layers.gives) - 1 else None]
+            for file in filter(None, files):
+                copies.begin(before.rows(number, name, width), file, count)
+
+
 @torch.no_grad()
 def update_layers(
-    layers: Layerwise, folder: Path, kept: Path | None, advance: Callable[[int], None], before: Before, reached: Reached
+    layers: Layerwise,
+    folder: Path,
+    kept: Path | None,
+    advance: Callable[[int], None],
+    before: Before,
+    reached: Reached,
+    copies: Copies,
 ) -> UpdatedRows:
     """Computes the rows that a change has reached; returns those of the last layer, the scores.
 
@@ -92,6 +110,7 @@ def update_layers(
         folder: for the rows that are computed.
         kept: where all rows are to be, as `write_layers` writes them, too.
         before: where the other rows come from.
+        copies: of these, which may have begun.
     """
     rows: RowsByType = dict(layers.features_by_id())
     with row_tiles():
@@ -105,7 +124,7 @@ def update_layers(
                 out = new_rows((len(nodes), width), folder / file)
                 if len(nodes):
                     layers.run_layer(number, rows, name, nodes.to(layers.device), keep_scores(out), advance)
-                made[name] = UpdatedRows(before.rows(number, name, width), nodes, out)
+                made[name] = UpdatedRows(before.rows(number, name, width), nodes, out, copies)
                 if kept is not None:
                     made[name].write(kept / file, count)
             rows = dict(made)

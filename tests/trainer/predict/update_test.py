@@ -1,9 +1,12 @@
 """`cohort predict --update`: byte for byte what a predict of all writes, whatever has changed."""
 
 import argparse
+import json
 import os
 import shutil
 import signal
+import threading
+import time
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +26,10 @@ from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict import digests, kept_layers, node_rows, program, update
+from cohort_gnn.trainer.predict import copies, digests, kept_layers, node_rows, program, update
+from cohort_gnn.trainer.predict.copies import Copies
 from cohort_gnn.trainer.predict.digests import digests_of
+from cohort_gnn.trainer.predict.early import EarlyWork
 from cohort_gnn.trainer.predict.kept_layers import Before, Record
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
 
@@ -183,7 +188,9 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         assert reached is not None
         counts = {name: table.num_nodes for name, table in case.graphs[False].node_types.items()}
         before = Before(folders["old"], Record("cohort-kept-layers", 2, ".", counts, [], {}))
-        updated = update.update_layers(layers, folders["changed"], folders["new"], done.append, before, reached)
+        updated = update.update_layers(
+            layers, folders["changed"], folders["new"], done.append, before, reached, Copies()
+        )
         assert sum(done) == reached.work
         shares.append(reached.work / layers.work)
         for file in folders["all"].iterdir():
@@ -220,7 +227,7 @@ def kept(tmp_path_factory) -> Path:
     return folder
 
 
-def predicted(folder: Path, out: str, **options) -> bytes:
+def predicted(folder: Path, out: str, early: EarlyWork | None = None, **options) -> bytes:
     """What the program of `cohort predict` writes."""
     job = {
         "run": folder / "run", "dataset": folder / "data", "out": folder / out, "classes": False, "node_type": None,
@@ -228,7 +235,9 @@ def predicted(folder: Path, out: str, **options) -> bytes:
         "memory_bytes": 1 << 30, "quiet": True, "keep": None, "update": None,
     }  # fmt: skip
     job |= options
-    program.predict_nodes({name: str(value) if isinstance(value, Path) else value for name, value in job.items()})
+    job = {name: str(value) if isinstance(value, Path) else value for name, value in job.items()}
+    with early or EarlyWork() as work:
+        program.predict_nodes(job, work)
     return (folder / out).read_bytes()
 
 
@@ -250,6 +259,58 @@ def test_an_appended_data_set_is_predicted_again_in_part(kept, monkeypatch, capl
     assert predicted(kept, "new.npy", update=kept / "rows", keep=kept / "later") == everything
     assert "reaches most of the graph: all is computed" in caplog.text
     assert sorted(path.suffix for path in (kept / "later").iterdir()) == ["", ".json"], "the rows before are gone"
+
+
+def test_scores_are_copied_before_it_is_known_which_have_changed(kept, monkeypatch, tmp_path):
+    """As if the program still loaded its packages, and whatever becomes of the job then."""
+
+    def begun(name: str, **options) -> EarlyWork:
+        early = EarlyWork()
+        job = {"dataset": kept / "data", "out": kept / name, "update": kept / "rows", "classes": False, "nodes": None}
+        early.begin(json.dumps(job | options, default=str))
+        assert (early.output is None) == bool(options)
+        return early
+
+    everything = (kept / "all.npy").read_bytes()
+    with monkeypatch.context() as once:
+        copied = Mock(side_effect=copies.copy_bytes)
+        once.setattr(copies, "copy_bytes", copied)
+        assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "rows") == everything
+        assert copied.call_count == 1
+    assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "rows", keep=kept / "later") == everything
+    assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "later") == everything, "of other rows"
+    others = {"classes": True, "update": None, "dataset": kept, "out": tmp_path / "a.csv"}
+    for option in others.items():
+        with begun("new.npy", **dict([option])):
+            pass
+    with monkeypatch.context() as less:
+        less.setattr(update, "MOST_REACHED", 0)
+        assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "rows") == everything
+    monkeypatch.setattr(kept_layers, "cpu_model", lambda: "another")
+    with pytest.raises(CohortError, match="the same processor or libraries"):
+        predicted(kept, "none.npy", begun("none.npy"), update=kept / "rows")
+    late = EarlyWork()
+    with late:
+        late.demand_checked(str(kept / "data"))
+        late.begin(json.dumps({"dataset": "none"}))
+        late.demand_checked(str(kept / "data"))
+    assert not list(kept.glob("*.tmp")) and not (kept / "none.npy").exists()
+
+
+def test_copies_end_that_nobody_waits_for(tmp_path, monkeypatch):
+    np.save(tmp_path / "old.npy", np.arange(60, dtype=np.float32).reshape(20, 3))
+    rows, begun = np.load(tmp_path / "old.npy", mmap_mode="r"), threading.Event()
+
+    def copy_bytes(source, target, offset, count, is_stopped):
+        begun.set()
+        while not is_stopped():
+            time.sleep(0.001)
+
+    monkeypatch.setattr(copies, "copy_bytes", copy_bytes)
+    with pytest.raises(KeyError), Copies() as some:
+        some.begin(rows, tmp_path / "new.npy", 20)
+        assert begun.wait(60)
+        raise KeyError
 
 
 def test_a_kill_leaves_what_was_there(kept, monkeypatch):
@@ -287,6 +348,11 @@ def test_what_an_update_cannot_be_made_of_is_refused(kept, monkeypatch, tmp_path
         text = refused(update=None, keep=kept / "full")
         assert f"--keep {kept}/full: expected a file that can be written, found No space left on device" in text
         assert "the rows of all layers" in text and f"{kept}/none.npy: expected a file" in refused(update=None)
+        assert f"{kept}/none.npy: expected a file" in refused()
+    with monkeypatch.context() as full:
+        full.setattr(copies, "copy_bytes", Mock(side_effect=OSError(28, "No space left on device")))
+        assert f"--keep {kept}/full: expected a file that can be written, found No space" in refused(keep=kept / "full")
+        assert f"{kept}/none.npy: expected a file that can be written, found No space" in refused()
     monkeypatch.setattr(kept_layers, "cpu_model", lambda: "another")
     text = refused()
     assert "the same processor or libraries as when these rows were made" in text and cure in text

@@ -1,0 +1,69 @@
+"""Copies of files of rows, made beside other work."""
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+import numpy as np
+
+from cohort_gnn.base.files import copy_bytes
+from cohort_gnn.dataset.writer import write_header
+
+MOST_AT_ONCE = 4  # files
+
+
+class Copies:
+    """A thread for each file: several that write to one wait for each other.
+
+    As a context: leaving it stops the copies that `end` was not called for, whose files are of no use then.
+    """
+
+    def __init__(self):
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "copy")
+        self._begun: dict[Path, tuple[tuple[Path, int], Future[bool]]] = {}
+        self._is_stopped = threading.Event()
+
+    def __enter__(self) -> "Copies":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Returns when no file is written any more: each copy ends with the piece that it is at."""
+        self._is_stopped.set()
+        self._threads.shutdown(cancel_futures=True)
+
+    def begin(self, rows: np.memmap, file: Path, count: int) -> None:
+        """Begins a .npy file of so many rows with those of another, which are mapped; nothing if it has begun."""
+        if file not in self._begun:
+            copy = self._threads.submit(self._copy, rows, file, count)
+            self._begun[file] = (Path(str(rows.filename)), count), copy
+
+    def end(self, rows: np.memmap, file: Path, count: int) -> bool:
+        """Waits for the file, which is begun now if it was not, or from other rows; returns whether it shares blocks.
+
+        Raises:
+            OSError: the disk has no room for all rows.
+        """
+        made_of, copy = self._begun.pop(file, (None, None))
+        if copy is not None and made_of == (Path(str(rows.filename)), count):
+            return copy.result()
+        wait([copy] if copy is not None else [])
+        return self._copy(rows, file, count)
+
+    def _copy(self, rows: np.memmap, file: Path, count: int) -> bool:
+        there = rows[:count]
+        try:
+            with file.open("wb") as written, Path(str(rows.filename)).open("rb") as read:
+                header_bytes = write_header(written, there.dtype, [count, there.shape[1]])
+                written.flush()
+                copied = read.fileno(), written.fileno(), rows.offset, there.nbytes
+                are_shared = copy_bytes(*copied, self._is_stopped.is_set)
+                if not self._is_stopped.is_set():
+                    file_bytes = header_bytes + count * rows.shape[1] * rows.itemsize
+                    os.posix_fallocate(written.fileno(), 0, file_bytes)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file)) from None
+        return are_shared

@@ -239,6 +239,9 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         hint = "" if ids.ndim else "as in PyG it is the third argument: say batch_size=..."
         raise CohortError("input_nodes", "integer ids [n] or a bool mask", f"{ids.dtype} {list(ids.shape)}", hint)
+    is_old_mask = ids.dtype == np.uint8 and len(ids) == num_nodes and ids.max(initial=0) <= 1
+    if is_old_mask and may_repeat and num_nodes > 2:  # its zeros and ones would be seeds
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", "a mask of uint8", "pass mask.bool()")
     ids = ids.astype(np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
@@ -247,6 +250,14 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
         hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else hint
         raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids
+
+
+def tensor_of(place: str, values, expected: str) -> torch.Tensor:
+    """An argument as a tensor; raises CohortError if it is none."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError(place, expected, repr(values)[:80]) from error
 
 
 def input_id_of(input_id, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
@@ -260,9 +271,10 @@ def input_id_of(input_id, input_nodes, ids: np.ndarray) -> dict[str, torch.Tenso
         CohortError: the argument does not fit the seeds.
     """
     if input_id is not None:
-        numbers = torch.as_tensor(input_id)
+        expected = f"a tensor [{len(ids)}], one number per seed"
+        numbers = tensor_of("input_id", input_id, expected)
         if numbers.shape != (len(ids),):
-            raise CohortError("input_id", f"a tensor [{len(ids)}], one number per seed", f"{list(numbers.shape)}")
+            raise CohortError("input_id", expected, f"{list(numbers.shape)}")
         return {"input_id": numbers}
     nodes = input_nodes[1] if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else input_nodes
     return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(nodes) else {}

@@ -18,7 +18,7 @@ from cohort_gnn.dataset.arrays import demand_shape, edge_times
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer.loader.arguments import is_set
+from cohort_gnn.trainer.loader.arguments import is_set, tensor_of
 from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.hetero import pairs_type_of
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
@@ -304,9 +304,10 @@ def _checked_labels(labels, num_pairs: int, pair_draws: OfPairs) -> Tensor | Non
     if pair_draws.are_triplets:
         hint = "dst_pos_index and dst_neg_index of a batch tell positives from negatives"
         raise CohortError("edge_label", "None, with triplets", type(labels).__name__, hint)
-    labels = torch.as_tensor(labels)
+    expected = f"a tensor [{num_pairs}, ...], one label per pair"
+    labels = tensor_of("edge_label", labels, expected)
     if labels.dim() < 1 or len(labels) != num_pairs:
-        raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
+        raise CohortError("edge_label", expected, f"{list(labels.shape)}")
     if pair_draws.negative_mode == "binary" and num_pairs and labels.min() == 0:
         if (
             not labels.is_floating_point()

@@ -11,6 +11,7 @@ OF_BATCHES |= {"e_id", "edge_weight", "edge_attr", "num_nodes", "num_sampled_nod
 OF_BATCHES |= {
     "edge_label",
     "edge_label_index",
+    "edge_label_time",
     "src_index",
     "dst_pos_index",
     "dst_neg_index",
@@ -30,6 +31,9 @@ def checked_tensors(tensors: Mapping | None, counts: Mapping[str, int]) -> NodeT
         CohortError: one is no tensor [num_nodes, ...], or has the name of what batches have anyway; or a node type is
             unknown.
     """
+    if tensors is not None and not isinstance(tensors, Mapping):
+        expected, hint = "tensors by name", 'node_tensors={"year": year}'
+        raise CohortError("node_tensors", expected, type(tensors).__name__, hint)
     tensors, by_type = tensors or {}, {}
     if len(counts) == 1 and not any(isinstance(value, Mapping) for value in tensors.values()):
         return {name: _checked("node_tensors", tensors, count) for name, count in counts.items()}

@@ -295,6 +295,10 @@ def test_input_id_of_a_mask_has_nodes(shm, typed):
         assert ids_of(loader) == (nodes * 2).tolist()
     with pytest.raises(CohortError, match=r"input_id: expected a tensor \[13\], one number per seed, found \[2\]"):
         NeighborLoader(data, [2], seeds(nodes), device="cpu", input_id=torch.arange(2))
+    with pytest.raises(CohortError, match=r"input_id: expected a tensor \[13\], one number per seed, found \['a'"):
+        NeighborLoader(data, [2], seeds(nodes), device="cpu", input_id=["a"] * 13)
+    with pytest.raises(CohortError, match=r"found a mask of uint8\n  hint: pass mask.bool\(\)"):
+        NeighborLoader(data, [2], seeds(mask.byte()), device="cpu", disjoint=True)
 
 
 def shop() -> HeteroData:

@@ -148,6 +148,8 @@ def test_batches_have_rows_of_other_tensors(cora, shm, device):
         ({"time": torch.ones(3)}, "node_tensors['time']", "shape [3]"),
         ({"time": np.ones(2708)}, "node_tensors['time']", "ndarray"),
         ({"x": torch.ones(2708)}, "node_tensors['x']", "'x'"),
+        ({"edge_label_time": torch.ones(2708)}, "node_tensors['edge_label_time']", "'edge_label_time'"),
+        (torch.ones(2708), "node_tensors", "Tensor"),
     ],
 )
 def test_other_tensors_are_refused(cora, shm, tensors, place, found):

@@ -283,6 +283,7 @@ def test_refusals(graph):
     refuse("node ids in", graph, pairs=pairs + graph.num_nodes)
     refuse("edges in", graph, pairs=[-1])
     refuse("edge_label", graph, pairs=pairs, edge_label=torch.zeros(4))
+    refuse("edge_label", graph, pairs=pairs, edge_label=["a"] * 5)
     refuse("edge_label", graph, pairs=pairs, edge_label=torch.zeros(5), neg_sampling="triplet")
     refuse("neg_sampling", graph, pairs=pairs, neg_sampling="hard")
     refuse("neg_sampling", graph, pairs=pairs, neg_sampling={"mode": "triplet", "amount": 0.5})

@@ -14,6 +14,7 @@ from cohort_gnn.trainer.models.links import LinkDecoder
 
 SOURCES, TARGETS = 4096, 1 << 14  # that are compared at a time; 256 MiB of scores
 TILE_SOURCES = 16  # of `row_tiles`: a request has few sources
+TIED = 256  # sources whose last of k scores others have, too, that are looked through at a time
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ def best_of(
     left_out: tuple[Tensor, Tensor],
     candidates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The targets whose rows have the largest dot products with each query: ids int64 [n, k], the best first, -1 where
-    a query has fewer than k targets; and the products, float32 [n, k].
+    """The targets whose rows have the largest dot products with each query: ids int64 [n, k], the best first, of equal
+    products the smaller id, -1 where a query has fewer than k targets; and the products, float32 [n, k].
 
     Args:
         query: float32 [n, width], on the device that computes.
@@ -81,10 +82,27 @@ def best_of(
         bounds = torch.tensor([first, first + len(rows)], device=query.device)
         in_block = slice(*torch.searchsorted(target, bounds).tolist())
         products[source[in_block], target[in_block] - first] = -torch.inf
-        block_scores, places = products.topk(min(k, len(rows)), dim=1)
-        scores, order = torch.cat([scores, block_scores], 1).topk(k, dim=1)
-        ids = torch.cat([ids, places + first], 1).gather(1, order)
+        block_scores, places = _first_of_largest(products, min(k, len(rows)))
+        scores, order = torch.cat([scores, block_scores], 1).sort(dim=1, descending=True, stable=True)
+        scores, ids = scores[:, :k], torch.cat([ids, places + first], 1).gather(1, order[:, :k])
     return ids.masked_fill(scores == -torch.inf, -1), scores
+
+
+def _first_of_largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row and their places, the largest first, of equal ones the first. topk takes any of these:
+    those for k are not the first of those for k + 1."""
+    largest, places = values.topk(min(k + 1, values.shape[1]), dim=1)
+    last = largest[:, k - 1 : k]
+    tied = ((largest[:, k:] == last) & (last > -torch.inf)).nonzero()[:, 0]
+    places = places[:, :k].clone()
+    for some in tied.split(TIED):
+        row, bound = values[some], last[some]
+        above, equal = ~(row <= bound), row == bound  # NaN is above all, as in topk
+        room = k - above.sum(dim=1, keepdim=True)
+        places[some] = (above | equal & (equal.cumsum(1, dtype=torch.int32) <= room)).nonzero()[:, 1].view(-1, k)
+    places = places.sort(dim=1).values
+    largest, order = values.gather(1, places).sort(dim=1, descending=True, stable=True)
+    return largest, places.gather(1, order)
 
 
 def best_alone(

@@ -312,6 +312,24 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_pat
         np.testing.assert_allclose(table["score"], scores, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_of_equal_scores_the_first_targets_are_the_best(device, monkeypatch):
+    """So those for 5 are the first of those for 10, which topk alone does not say."""
+    generator = torch.Generator().manual_seed(5)
+    query, targets = (torch.randint(-1, 2, (n, 3), generator=generator).float() for n in (9, 1000))
+    scores = query @ targets.t()
+    left_out = torch.randint(9, (4000,), generator=generator), torch.randint(1000, (4000,), generator=generator)
+    scores[left_out] = -torch.inf
+    expected = scores.argsort(dim=1, descending=True, stable=True)
+    monkeypatch.setattr(best_targets, "TIED", 2)
+    for k, targets_at_once in ((5, 1 << 14), (10, 300), (10, 7), (1000, 300)):
+        monkeypatch.setattr(best_targets, "TARGETS", targets_at_once)
+        ids, found = best_targets.best_of(query.to(device), targets, k, left_out)
+        of_expected = scores.gather(1, expected[:, :k])
+        assert torch.equal(found.cpu(), of_expected)
+        assert torch.equal(ids.cpu(), expected[:, :k].masked_fill(of_expected == -torch.inf, -1))
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_targets_are_not_chosen_by_what_are_no_numbers(wrong):
     """As of weights that diverged: topk would take NaN for the largest score."""

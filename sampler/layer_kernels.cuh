@@ -39,18 +39,37 @@ struct HopNumbers {
   int hop;
   Importance importance;
 
-  // Any number above `most` in place of one that is above it.
-  template <typename Edges>
-  __device__ uint64_t at(const Edges& edges, int64_t position, uint64_t most = UINT64_MAX) const {
-    const int64_t at = edges.in_list(position), neighbour = edges.neighbour_of(at);
-    int64_t again = 0;
-    while (again < at && edges.neighbour_of(at - again - 1) == neighbour) ++again;
-    const uint64_t number = numbers.of(neighbour, hop, again);
-    if constexpr (kImportance) {
-      if (times_least(number, importance.least_of_all) > most) return UINT64_MAX;  // spares a look at the node
-      return times_least(number, importance.least.degree(neighbour - edges.first_source));
+  // Of positions first, first + kWarp, ..., of the last one where they are not below `end`. Any number above `most` in
+  // place of one that is above it.
+  template <int kCount, typename Edges>
+  __device__ void read(const Edges& edges, int64_t first, int64_t end, uint64_t most,
+                       uint64_t (&number)[kCount]) const {
+    int64_t at[kCount], neighbour[kCount], before[kCount];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      at[k] = edges.in_list(min(first + k * kWarp, end - 1));
+      neighbour[k] = edges.neighbour_of(at[k]);
+      before[k] = at[k] > 0 ? edges.neighbour_of(at[k] - 1) : -1;
     }
-    return number;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      int64_t again = 0;
+      while (before[k] == neighbour[k]) {
+        ++again;
+        before[k] = again < at[k] ? edges.neighbour_of(at[k] - again - 1) : -1;
+      }
+      number[k] = numbers.of(neighbour[k], hop, again);
+    }
+    if constexpr (kImportance) {
+      uint32_t least[kCount];
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {  // of most nodes nothing need be read
+        const bool may_be_kept = times_least(number[k], importance.least_of_all) <= most;
+        least[k] = may_be_kept ? importance.least.degree(neighbour[k] - edges.first_source) : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) number[k] = least[k] > 0 ? times_least(number[k], least[k]) : UINT64_MAX;
+    }
   }
 
   // How many of the smallest numbers of a list are looked for: with importance sampling also one that is not drawn.
@@ -74,19 +93,23 @@ __device__ unsigned lanes_before(int lane) { return (1u << lane) - 1; }
 template <typename Edges, typename Numbers>
 __device__ int keep(const Edges& edges, const Numbers& numbers, int64_t begin, int64_t end, uint64_t most, int lane,
                     KeptNumbers& kept) {
+  constexpr int kAtOnce = 2;
   int count = 0;
-#pragma unroll 4
-  for (int64_t first = begin; first < end; first += kWarp) {
-    const int64_t position = first + lane;
-    const uint64_t number = position < end ? numbers.at(edges, position, most) : 0;
-    const bool is_kept = position < end && number <= most;
-    const unsigned all = __ballot_sync(kWholeWarp, is_kept);
-    const int at = count + __popc(all & lanes_before(lane));
-    if (is_kept && at < kMostKept) {
-      kept.number[at] = number;
-      kept.position[at] = static_cast<uint32_t>(position);
+  for (int64_t first = begin; first < end; first += kAtOnce * kWarp) {
+    uint64_t number[kAtOnce];
+    numbers.read(edges, first + lane, end, most, number);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t position = first + k * kWarp + lane;
+      const bool is_kept = position < end && number[k] <= most;
+      const unsigned all = __ballot_sync(kWholeWarp, is_kept);
+      const int at = count + __popc(all & lanes_before(lane));
+      if (is_kept && at < kMostKept) {
+        kept.number[at] = number[k];
+        kept.position[at] = static_cast<uint32_t>(position);
+      }
+      count += __popc(all);
     }
-    count += __popc(all);
   }
   return count;
 }
@@ -169,8 +192,9 @@ __device__ uint64_t draw_of_kept(const Edges& edges, const Numbers& numbers, con
     const int64_t degree = edges.list.degree;
     return draw_smallest<kNext>(edges, degree, picks, lane, [&](auto use) {
       for (int64_t first = 0; first < degree; first += kWarp) {
-        const bool is_one = first + lane < degree;
-        use(is_one, is_one ? numbers.at(edges, first + lane) : 0, first + lane);
+        uint64_t number[1];
+        numbers.read(edges, first + lane, degree, UINT64_MAX, number);
+        use(first + lane < degree, number[0], first + lane);
       }
     });
   }
@@ -218,49 +242,48 @@ __global__ void __launch_bounds__(kBlockThreads)
       put_shares(edges, numbers.importance.least, next, picks, lane, numbers.importance.share + start.edge + first);
     }
   };
-  for (int64_t group = int64_t{blockIdx.x} * kWarpsOfBlock; group < start.lists;
-       group += int64_t{gridDim.x} * kWarpsOfBlock) {
-    const int in_group = static_cast<int>(min(int64_t{kWarpsOfBlock}, start.lists - group));
-    bool some_for_block = false;
-    if (warp < in_group) {
-      const int64_t i = group + warp, first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
-      const DrawnList list = arrays.list[i];
-      put_target(arrays, start, i, first, picks, lane);
-      const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
-      if (picks == list.degree) {
-        for (int64_t j = lane; j < picks; j += kWarp) {
-          edges.put(j, j);
-          if constexpr (kImportance) {
-            numbers.importance.share[start.edge + first + j] = static_cast<float>(1 / static_cast<double>(picks));
-          }
+  for (int64_t i = grid_first() / kWarp; i < start.lists; i += grid_step() / kWarp) {
+    const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+    const DrawnList list = arrays.list[i];
+    put_target(arrays, start, i, first, picks, lane);
+    const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
+    if (picks == list.degree) {
+      for (int64_t j = lane; j < picks; j += kWarp) {
+        edges.put(j, j);
+        if constexpr (kImportance) {
+          numbers.importance.share[start.edge + first + j] = static_cast<float>(1 / static_cast<double>(picks));
         }
-      } else if (picks > 0 && !is_for_block(picks, list.degree)) {
-        const uint64_t most = numbers.bound(i, picks, list.degree);
-        int count = keep(edges, numbers, 0, list.degree, most, lane, kept[warp]);
-        if (count < numbers.wanted(picks) && list.degree <= kMostKept) {
-          count = keep(edges, numbers, 0, list.degree, UINT64_MAX, lane, kept[warp]);
-        }
-        __syncwarp();
-        draw(edges, first, picks, kept + warp, &count, 1);
-      } else {
-        some_for_block = picks > 0;
       }
-    }
-    if (!__syncthreads_or(some_for_block)) continue;
-    for (int turn = 0; turn < in_group; ++turn) {
-      const int64_t i = group + turn, first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
-      const DrawnList list = arrays.list[i];
-      if (picks == 0 || picks == list.degree || !is_for_block(picks, list.degree)) continue;
-      const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
-      const int64_t begin = list.degree * warp / kWarpsOfBlock, end = list.degree * (warp + 1) / kWarpsOfBlock;
+    } else if (picks > 0 && !is_for_block(picks, list.degree)) {
       const uint64_t most = numbers.bound(i, picks, list.degree);
-      const int count = keep(edges, numbers, begin, end, most, lane, kept[warp]);
-      if (lane == 0) counts[warp] = count;
-      __syncthreads();
-      if (warp == turn) draw(edges, first, picks, kept, counts, kWarpsOfBlock);
-      __syncthreads();
+      int count = keep(edges, numbers, 0, list.degree, most, lane, kept[warp]);
+      if (count < numbers.wanted(picks) && list.degree <= kMostKept) {
+        count = keep(edges, numbers, 0, list.degree, UINT64_MAX, lane, kept[warp]);
+      }
+      __syncwarp();
+      draw(edges, first, picks, kept + warp, &count, 1);
+      __syncwarp();
     }
   }
+  __syncthreads();
+  for_each_of_block(
+      start.lists,
+      [&](int64_t i) {
+        const int64_t picks = arrays.offset[i + 1] - arrays.offset[i], degree = arrays.list[i].degree;
+        return picks > 0 && picks < degree && is_for_block(picks, degree);
+      },
+      [&](int64_t i) {
+        const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+        const DrawnList list = arrays.list[i];
+        const auto edges = edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first);
+        const int64_t begin = list.degree * warp / kWarpsOfBlock, end = list.degree * (warp + 1) / kWarpsOfBlock;
+        const uint64_t most = numbers.bound(i, picks, list.degree);
+        const int count = keep(edges, numbers, begin, end, most, lane, kept[warp]);
+        if (lane == 0) counts[warp] = count;
+        __syncthreads();
+        if (warp == i % kWarpsOfBlock) draw(edges, first, picks, kept, counts, kWarpsOfBlock);
+        __syncthreads();
+      });
 }
 
 }  // namespace

@@ -5,44 +5,54 @@
 namespace cohort::sampler {
 namespace {
 
+constexpr int kAtOnce = 4;  // candidates that a thread reads
+
 // Calls use(i, first, step) for each list i: by a warp, or by all threads of a block. Of the list's candidates a thread
 // is to take each step-th one from `first` on.
 template <typename Use>
 __device__ void for_each_list(const ImportanceLists& lists, Use use) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t size = start_count(lists.counts, lists.size).lists;
-  for (int64_t group = int64_t{blockIdx.x} * kWarpsOfBlock; group < size; group += int64_t{gridDim.x} * kWarpsOfBlock) {
-    const int64_t own = group + warp;
-    const bool is_long = own < size && lists.list[own].degree >= kLongList;
-    if (own < size && !is_long) use(own, lane, kWarp);
-    if (!__syncthreads_or(is_long)) continue;
-    for (int64_t i = group; i < min(group + kWarpsOfBlock, size); ++i) {
-      if (lists.list[i].degree >= kLongList) use(i, static_cast<int>(threadIdx.x), kBlockThreads);
-    }
+  const auto is_long = [&](int64_t i) { return lists.list[i].degree >= kLongList; };
+  for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
+    if (!is_long(i)) use(i, static_cast<int>(threadIdx.x % kWarp), kWarp);
   }
+  for_each_of_block(size, is_long, [&](int64_t i) { use(i, static_cast<int>(threadIdx.x), kBlockThreads); });
 }
 
-// The list's candidates, as the list calls them.
+// Calls use(candidates) with some of the list's candidates, int64 [kAtOnce], as the list calls them; below 0: none.
 template <bool kExcludes, typename Use>
-__device__ void for_each_candidate(const ImportanceLists& lists, int64_t i, int first, int step, Use use) {
+__device__ void for_each_candidate(const ImportanceLists& lists, int64_t i, int64_t first, int64_t step, Use use) {
   const DrawnList list = lists.list[i];
   ExcludedRef excluded{};
   if constexpr (kExcludes) excluded = lists.exclusions.of_list(i);
-#pragma unroll 4
-  for (int64_t position = first; position < list.degree; position += step) {
-    const int64_t at = kExcludes ? pass_over(excluded, position) : position;
-    use(neighbour_at(list, at, lists.index_bytes));
+  for (; first < list.degree; first += kAtOnce * step) {
+    int64_t candidates[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t position = first + k * step;
+      candidates[k] = -1;
+      if (position < list.degree) {
+        candidates[k] = neighbour_at(list, kExcludes ? pass_over(excluded, position) : position, lists.index_bytes);
+      }
+    }
+    use(candidates);
   }
 }
 
 template <bool kExcludes>
 __global__ void __launch_bounds__(kBlockThreads) note_least_kernel(const __grid_constant__ ImportanceLists lists) {
+  uint32_t* const least = lists.least.of_node;
   for_each_list(lists, [&](int64_t i, int first, int step) {
     if (first == 0) lists.sums[i] = {};
     const uint32_t own = lists.least.entry(LeastDegrees::least_of(lists.list[i].degree, lists.fanout));
-    for_each_candidate<kExcludes>(lists, i, first, step, [&](int64_t neighbour) {
-      uint32_t* const least = lists.least.of_node + neighbour;
-      if (*static_cast<volatile uint32_t*>(least) > own) atomicMin(least, own);
+    for_each_candidate<kExcludes>(lists, i, first, step, [&](const int64_t(&candidates)[kAtOnce]) {
+      uint32_t found[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) found[k] = candidates[k] < 0 ? 0 : __ldcg(least + candidates[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (found[k] > own) atomicMin(least + candidates[k], own);
+      }
     });
   });
 }
@@ -52,8 +62,15 @@ __global__ void __launch_bounds__(kBlockThreads) sum_least_kernel(const __grid_c
   for_each_list(lists, [&](int64_t i, int first, int step) {
     if (lists.list[i].degree <= lists.fanout) return;
     LeastDegrees own;
-    for_each_candidate<kExcludes>(lists, i, first, step,
-                                  [&](int64_t neighbour) { own.add(lists.least.degree(neighbour)); });
+    for_each_candidate<kExcludes>(lists, i, first, step, [&](const int64_t(&candidates)[kAtOnce]) {
+      uint32_t least[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) least[k] = candidates[k] < 0 ? 0 : lists.least.degree(candidates[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (least[k] > 0) own.add(least[k]);
+      }
+    });
     for (int apart = kWarp / 2; apart > 0; apart /= 2) {
       own.sum += __shfl_xor_sync(kWholeWarp, own.sum, apart);
       own.inverse_sum += __shfl_xor_sync(kWholeWarp, own.inverse_sum, apart);

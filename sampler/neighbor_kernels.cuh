@@ -26,6 +26,17 @@ constexpr int64_t kLongList = 1024;  // neighbours, from which on all warps of a
 constexpr int kNumUses = 2 * cache::kNumTiers;
 static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 
+// Calls use(i) by all threads of a block for those of `size` items that are its own and that `is_one` of them.
+template <typename IsOne, typename Use>
+__device__ void for_each_of_block(int64_t size, IsOne is_one, Use use) {
+  for (int64_t first = int64_t{blockIdx.x} * kWarp; first < size; first += int64_t{gridDim.x} * kWarp) {
+    const int64_t own = first + threadIdx.x % kWarp;
+    for (unsigned left = __ballot_sync(kWholeWarp, own < size && is_one(own)); left; left &= left - 1) {
+      use(first + __ffs(static_cast<int>(left)) - 1);
+    }
+  }
+}
+
 // seeds: int64 [num_seeds], in host memory. The batch's counts begin with its seeds.
 __global__ void number_seeds_kernel(const int64_t* seeds, int64_t num_seeds, uint64_t generation,
                                     unsigned long long* first_visit, int32_t* id_of_visit, int64_t* n_id,

@@ -56,9 +56,9 @@ def count_degrees(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), or
     degrees[v] = the in-neighbours of v but v itself, int32 [targets], filled in place; with times int64 [E], by edges of a time in [oldest, latest].
     """
 
-def digest_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], digests: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
+def digest_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], digests: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, look: Callable | None = None) -> None:
     """
-    uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and uint64 [m], of itself and rows indptr[i] to indptr[i + 1].
+    uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and uint64 [m], of itself and rows indptr[i] to indptr[i + 1]. look() is called about 20 times a second; what it raises ends the work.
     """
 
 def mark_targets(indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], is_marked: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], reached: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu')]) -> None:

@@ -153,15 +153,23 @@ using Digests = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu
 using Marks = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;        // bool [nodes], written
 using ConstMarks = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-void digest_rows_of(const ConstBytes& rows, const Digests& digests, const std::optional<Ids>& indptr) {
+using Look = std::optional<nb::callable>;  // is called about 20 times a second; what it raises ends the work
+
+void look_at(const Look& look) {
+  if (look) (*look)();
+}
+
+void digest_rows_of(const ConstBytes& rows, const Digests& digests, const std::optional<Ids>& indptr,
+                    const Look& look) {
   const auto count = static_cast<int64_t>(rows.shape(0));
   base::require(indptr ? indptr->shape(0) == digests.shape(0) + 1 && are_offsets(span_of(*indptr), count)
                        : rows.shape(0) == digests.shape(0),
                 "a digest for each row, or for each list of an indptr that leads to all rows");
-  run_interruptibly([&](const std::stop_token& stop) {
+  const auto work = [&](const std::stop_token& stop) {
     digest_rows(reinterpret_cast<const std::byte*>(rows.data()), rows.shape(1), indptr ? indptr->data() : nullptr,
                 {digests.data(), digests.shape(0)}, stop);
-  });
+  };
+  run_interruptibly(work, [&] { look_at(look); });
 }
 
 // The indices are nodes of the sources' type, as demand_in_range() has seen.
@@ -232,11 +240,9 @@ std::pair<NumpyIds, NumpyIds> numbered_nodes(const Ids& first, const Ids& nodes)
   return {owned_ids(std::move(numbered.others)), owned_ids(std::move(numbered.places))};
 }
 
-void demand_folder_in_range(const std::filesystem::path& folder, const std::optional<nb::callable>& look) {
+void demand_folder_in_range(const std::filesystem::path& folder, const Look& look) {
   const auto work = [&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); };
-  run_interruptibly(work, [&] {
-    if (look) (*look)();
-  });
+  run_interruptibly(work, [&] { look_at(look); });
 }
 
 // Of each node type, or relation: the file of encoded rows ("": none), and whether there are raw ones.
@@ -407,9 +413,10 @@ void add_rows(nb::module_& m) {
         "oldest"_a = 0, "latest"_a = 0,
         "degrees[v] = the in-neighbours of v but v itself, int32 [targets], filled in place; with times int64 [E], by "
         "edges of a time in [oldest, latest].");
-  m.def("digest_rows", &digest_rows_of, "rows"_a, "digests"_a, "indptr"_a = nb::none(),
+  m.def("digest_rows", &digest_rows_of, "rows"_a, "digests"_a, "indptr"_a = nb::none(), "look"_a = nb::none(),
         "uint8 [n, row bytes], uint64 [n]: digests[i] becomes that of itself and row i; with indptr int64 [m + 1] and "
-        "uint64 [m], of itself and rows indptr[i] to indptr[i + 1].");
+        "uint64 [m], of itself and rows indptr[i] to indptr[i + 1]. look() is called about 20 times a second; what it "
+        "raises ends the work.");
   m.def(
       "mark_targets", &mark_targets_of, "indptr"_a, "indices"_a, "is_marked"_a, "reached"_a,
       "reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled "

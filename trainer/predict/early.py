@@ -1,10 +1,11 @@
-"""What the program of `cohort predict` does while it loads its packages: it checks the ids of the data set, and copies
-scores for --update."""
+"""What the program of `cohort predict` does while it loads its packages: it checks the data set, and for --update it
+copies scores and makes digests."""
 
 import contextlib
 import json
 import re
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import cast
@@ -12,10 +13,12 @@ from typing import cast
 import numpy as np
 
 from cohort_gnn.base.files import BegunFile, begun_file
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.trainer.predict.copies import Copies
+from cohort_gnn.trainer.predict.row_digests import DigestsOf, plain_digests
 
 NUMBERS = re.compile(r"\d+")
 
@@ -33,7 +36,8 @@ class EarlyWork:
     def __init__(self):
         self.copies, self.output = Copies(), cast(BegunFile | None, None)
         self._lock, self._is_late, self._is_over = threading.Lock(), False, False
-        self._check: Future[None] | None = None
+        self._data: Future[StoredGraph] | None = None
+        self._digests: Future[dict[DigestsOf, np.ndarray]] | None = None
         self._files = contextlib.ExitStack()
 
     def __enter__(self) -> "EarlyWork":
@@ -46,35 +50,45 @@ class EarlyWork:
             self.copies.stop()
 
     def begin(self, argument: str) -> None:
-        """Begins what can be of a job, and checks the ids, unless the program already does it itself."""
+        """Does what can be done of a job, unless the program does it itself already."""
         job = json.loads(argument)
         with self._lock:
             if self._is_late:
                 return
-            self._check = Future()
-            with contextlib.suppress(Exception):  # the program meets it again, and says it
-                self._begin_scores(job)
+            checked = self._data = Future()
+            digests = self._digests = Future() if job["keep"] or job["update"] else None
         try:
+            data = open_dataset(job["dataset"])
+            with contextlib.suppress(Exception):  # the program meets it again, and says it
+                self._begin_scores(job, data)
             demand_in_range(job["dataset"], self._go_on)
+            checked.set_result(data)
+            if digests:
+                digests.set_result(plain_digests(data, self._go_on))
         except BaseException as error:
-            self._check.set_exception(error)
-        else:
-            self._check.set_result(None)
+            (digests if digests and checked.done() else checked).set_exception(error)
 
-    def demand_checked(self, folder: str) -> None:
-        """`dataset.check.demand_in_range`, which may have begun; from now on nothing else begins."""
+    def open_checked(self, folder: str) -> StoredGraph:
+        """The data set, all of whose ids are in range; from now on nothing else begins."""
         with self._lock:
             self._is_late = True
-        if self._check is None:
-            demand_in_range(folder)
-        else:
-            self._check.result()
+        if self._data is not None:
+            return self._data.result()
+        data = open_dataset(folder)
+        demand_in_range(folder)
+        return data
+
+    def digests(self) -> Mapping[DigestsOf, np.ndarray]:
+        """Those that are there by now, or soon."""
+        with contextlib.suppress(Exception):  # then the program makes them
+            return self._digests.result() if self._digests else {}
+        return {}
 
     def _go_on(self) -> None:
         if self._is_over:
             raise InterruptedError
 
-    def _begin_scores(self, job: dict) -> None:
+    def _begin_scores(self, job: dict, data: StoredGraph) -> None:
         """Begins the file of scores with those that --keep has left, most of which will be there again."""
         out, update = Path(job["out"]), job["update"]
         if update is None or job["classes"] or job["nodes"] is not None or out.suffix != ".npy":
@@ -83,7 +97,9 @@ class EarlyWork:
         rows_folder = Path(update, record["rows"])
         layers = [tuple(map(int, NUMBERS.findall(file.name))) for file in rows_folder.glob("layer-*")]
         number, place = max(layers)
-        count = open_dataset(job["dataset"]).node_types[list(record["nodes"])[place]].num_nodes
-        self.output = self._files.enter_context(begun_file(out))
+        count = data.node_types[list(record["nodes"])[place]].num_nodes
         scores = cast(np.memmap, map_array(rows_folder / f"layer-{number}-{place}.npy"))
-        self.copies.begin(scores, self.output.path, count)
+        with self._lock:
+            self._go_on()
+            self.output = self._files.enter_context(begun_file(out))
+            self.copies.begin(scores, self.output.path, count)

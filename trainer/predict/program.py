@@ -30,7 +30,6 @@ from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph, original_ids
-from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.cli_parts import edges_missed
 from cohort_gnn.dataset.columns import AS_BEFORE_HINT, first_difference, read_columns
 from cohort_gnn.dataset.columns import FILE as COLUMNS
@@ -47,7 +46,6 @@ from cohort_gnn.trainer.models.best_targets import demand_numbers, find_best_tar
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.copies import Copies
 from cohort_gnn.trainer.predict.digests import digests_of
 from cohort_gnn.trainer.predict.early import EarlyWork
 from cohort_gnn.trainer.predict.kept_layers import ROOM_HINT, keep_digests, kept_folder, made_of, read_before
@@ -214,8 +212,8 @@ def predict_nodes(job: dict, early: EarlyWork | None = None) -> None:
     Raises:
         CohortError: see `model_of_run` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
-    data, out, early = open_dataset(job["dataset"]), Path(job["out"]), early or EarlyWork()
-    early.demand_checked(job["dataset"])
+    out, early = Path(job["out"]), early or EarlyWork()
+    data = early.open_checked(job["dataset"])
     model, targets = model_of_run(Path(job["run"]), data)
     if missed := edges_missed(data, spans_of(job, data)):
         text = f"--at-time {job['at_time']}: none of the edges that have times, {missed}, counts then"
@@ -223,7 +221,7 @@ def predict_nodes(job: dict, early: EarlyWork | None = None) -> None:
     start = time.monotonic()
     with replacing_explained(job, early.output) as temporary:
         if job["top_k"] is None:
-            summary, memory = write_scores(job, data, model, targets, temporary, early.copies)
+            summary, memory = write_scores(job, data, model, targets, temporary, early)
         else:
             summary, memory = write_best_targets(job, data, model, targets, temporary)
     if not job["quiet"]:
@@ -234,7 +232,7 @@ def predict_nodes(job: dict, early: EarlyWork | None = None) -> None:
 
 
 def write_scores(
-    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path, copies: Copies
+    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path, early: EarlyWork
 ) -> tuple[str, MemoryPlan]:
     """Writes the scores, or the classes, of all nodes, or of those that are wanted; returns what is in the file, and
     where hidden layers were."""
@@ -251,10 +249,10 @@ def write_scores(
     shape = nodes.count, *kept.shape[1:]
     layers = layers_of(model, data, job, device, name)
     if not is_table(out) and nodes.nodes is None:
-        _, memory = fill_scores(job, data, layers, best, file, shape, kept.dtype, copies)
+        _, memory = fill_scores(job, data, layers, best, file, shape, kept.dtype, early)
         return f"{kept.dtype.name} {list(shape)}", memory
     with temporary_folder(out) as folder:
-        scores, memory = fill_scores(job, data, layers, best, folder / "rows.npy", shape, kept.dtype, copies)
+        scores, memory = fill_scores(job, data, layers, best, folder / "rows.npy", shape, kept.dtype, early)
         if is_table(out):
             write_table(file, out.suffix, score_blocks(scores, nodes, columns))
             return f"{nodes.num_rows:,} rows", memory
@@ -362,11 +360,11 @@ def fill_scores(
     file: Path,
     shape: tuple[int, ...],
     dtype: np.dtype,
-    copies: Copies,
+    early: EarlyWork,
 ) -> tuple[np.ndarray, MemoryPlan]:
     """Writes the scores of all nodes, or what `best` makes of them, into a .npy file; returns them, mapped, and where
     hidden layers were. With --keep the rows of all layers stay, and with --update only what changed is computed."""
-    with all_rows(job, data, layers, file if best is None else None, copies) as rows:
+    with all_rows(job, data, layers, file if best is None else None, early) as rows:
         if rows is None:
             scores = new_rows(shape, file, dtype)
             return scores, run_layers(layers, scores, best, job["quiet"])
@@ -382,7 +380,7 @@ def fill_scores(
 
 @contextlib.contextmanager
 def all_rows(
-    job: dict, data: StoredGraph, layers: Layerwise, scores: Path | None, copies: Copies
+    job: dict, data: StoredGraph, layers: Layerwise, scores: Path | None, early: EarlyWork
 ) -> Iterator[ArrayRows | UpdatedRows | None]:
     """The rows of the last layer, for --keep and --update, while their files are there. None: rows of earlier are of no
     use, and none are kept.
@@ -400,16 +398,16 @@ def all_rows(
         if job["keep"] is not None:
             kept = stack.enter_context(kept_folder(Path(job["keep"]), data.types, made))
         if before is not None:  # most of its rows are going to be in new files
-            stack.enter_context(copies)
-            begin_copies(copies, layers, kept, scores, before)
-        digests = digests_of(data, layers.model, layers.spans)
+            stack.enter_context(early.copies)
+            begin_copies(early.copies, layers, kept, scores, before)
+        digests = digests_of(data, layers.model, layers.spans, early.digests())
         if kept is not None:
             stack.enter_context(FileWriter()).write(partial(keep_digests, kept, digests))
         if before is not None:
             reached = reached_by(digests.since(before.digests()), layers, data)
             if reached is None:
                 LOG.info("what has changed reaches most of the graph: all is computed")
-                copies.stop()
+                early.copies.stop()
             else:
                 text = "layers, where the graph has changed"
         if reached is None and kept is None:
@@ -421,7 +419,7 @@ def all_rows(
             if before is None or reached is None:
                 rows: ArrayRows | UpdatedRows = write_layers(layers, kept or folder, advance)
             else:
-                rows = update_layers(layers, folder, kept, advance, before, reached, copies)
+                rows = update_layers(layers, folder, kept, advance, before, reached, early.copies)
         yield rows
     if reached is not None and not job["quiet"]:
         LOG.info(f"{work / max(1, layers.work):.2%} of the edges and nodes of all layers were computed again")

@@ -32,6 +32,7 @@ from cohort_gnn.trainer.predict.digests import digests_of
 from cohort_gnn.trainer.predict.early import EarlyWork
 from cohort_gnn.trainer.predict.kept_layers import Before, Record
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan, keep_scores
+from cohort_gnn.trainer.predict.row_digests import plain_digests
 
 CASES = int(os.environ.get("COHORT_UPDATES", 10_000 if ALL_TESTS else 24))
 SEED = int(os.environ.get("COHORT_UPDATES_SEED", 0))
@@ -181,6 +182,10 @@ def test_an_update_writes_the_bytes_of_a_predict_of_all(tmp_path, monkeypatch, k
         update.write_layers(case.layers(True, tmp_path, device), folders["all"], ended)
         layers, done = case.layers(True, tmp_path, device), []
         old, new = (digests_of(case.graphs[later], case.model, case.spans) for later in (False, True))
+        made = plain_digests(case.graphs[True], lambda: None)
+        made = digests_of(case.graphs[True], case.model, case.spans, made)
+        assert all(np.array_equal(made.nodes[name], new.nodes[name]) for name in new.nodes), number
+        assert all(np.array_equal(made.lists[name], new.lists[name]) for name in new.lists), number
         changes = new.since(old)
         assert all(np.array_equal(changes.nodes[name], nodes) for name, nodes in case.edited.items())
         assert any(map(len, changes.lists.values())) <= (set(case.what) != {"rows"})
@@ -267,6 +272,7 @@ def test_scores_are_copied_before_it_is_known_which_have_changed(kept, monkeypat
     def begun(name: str, **options) -> EarlyWork:
         early = EarlyWork()
         job = {"dataset": kept / "data", "out": kept / name, "update": kept / "rows", "classes": False, "nodes": None}
+        job["keep"] = None
         early.begin(json.dumps(job | options, default=str))
         assert (early.output is None) == bool(options)
         return early
@@ -275,6 +281,7 @@ def test_scores_are_copied_before_it_is_known_which_have_changed(kept, monkeypat
     with monkeypatch.context() as once:
         copied = Mock(side_effect=copies.copy_bytes)
         once.setattr(copies, "copy_bytes", copied)
+        once.setattr(digests, "_digests", None)
         assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "rows") == everything
         assert copied.call_count == 1
     assert predicted(kept, "new.npy", begun("new.npy"), update=kept / "rows", keep=kept / "later") == everything
@@ -291,9 +298,9 @@ def test_scores_are_copied_before_it_is_known_which_have_changed(kept, monkeypat
         predicted(kept, "none.npy", begun("none.npy"), update=kept / "rows")
     late = EarlyWork()
     with late:
-        late.demand_checked(str(kept / "data"))
+        late.open_checked(str(kept / "data"))
         late.begin(json.dumps({"dataset": "none"}))
-        late.demand_checked(str(kept / "data"))
+        late.open_checked(str(kept / "data"))
     assert not list(kept.glob("*.tmp")) and not (kept / "none.npy").exists()
 
 

@@ -116,7 +116,14 @@ def _times_of(data: Any) -> dict[str, Any]:
             hint = "data.edge_time has times of edges"
             warn_user(f"data.time: taken for times of nodes, of which there are as many as edges; {hint}")
         return {"edge_time": edge_times, "node_time": times}
-    return {"edge_time": times if edge_times is None else edge_times}
+    return {"edge_time": _one_of("data", edge_times, times)}
+
+
+def _one_of(place: str, edge_times: Any, times: Any) -> Any:
+    """The times of edges, of the attributes `edge_time` and `time`."""
+    if edge_times is not None and times is not None:
+        warn_user(f"{place}.time is left out: {place}.edge_time has the times of edges")
+    return times if edge_times is None else edge_times
 
 
 def _warn_of_float32(features: Mapping[str, Any]) -> None:
@@ -242,7 +249,7 @@ def _edges(type_: EdgeType, data: Any) -> Edges:
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     endpoints = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
-    times, attributes = store.get("edge_time", store.get("time")), edge_attr_of(store)
+    times, attributes = _one_of(f"data[{type_}]", store.get("edge_time"), store.get("time")), edge_attr_of(store)
     return replace(
         Edges.in_memory(place, *endpoints),
         weights=tensors.weights_in(f"edge_weight of {type_name}", store.get("edge_weight")),

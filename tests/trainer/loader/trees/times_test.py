@@ -76,6 +76,9 @@ def test_times_are_kept_with_a_graph(tmp_path):
     graph = open_dataset(from_pyg(data, tmp_path / "edges"))
     assert (graph.indices.tolist(), graph.edge_times.tolist()) == ([1, 0, 2, 1], [-7, 5, 5, 2**62])
     assert graph.to_pyg().edge_time.tolist() == graph.edge_times.tolist()
+    data.time = data.edge_time + 1
+    with pytest.warns(UserWarning, match=r"data\.time is left out: data\.edge_time has the times of edges"):
+        assert open_dataset(from_pyg(data, tmp_path / "both")).edge_times.tolist() == [-7, 5, 5, 2**62]
     del data.edge_time
     data.time = torch.tensor([30, 20, 10])
     assert open_dataset(from_pyg(data, tmp_path / "nodes")).edge_times.tolist() == [10, 20, 30, 20]
@@ -174,6 +177,9 @@ def test_the_times_of_a_hetero_data_are_kept(tmp_path):
     assert graph.to_pyg()[WRITES].edge_time.tolist() == [-3, 5, 7, 9]
     told = cohort("dataset", "info", graph.path)
     assert "times -3 to 9" in told.stdout
+    data[WRITES].time = data[WRITES].edge_time + 1
+    with pytest.warns(UserWarning, match=r"'paper'\)\]\.time is left out: .*\.edge_time has the times of edges"):
+        from_pyg(data, tmp_path / "both")
     np.save(graph.path / "author.writes.paper.edge_times.npy", np.array([5, -3, 7, 9]))
     (problem,) = check(graph.path)
     assert problem.place.endswith("author.writes.paper.edge_times.npy[1]") and "the time before" in problem.expected

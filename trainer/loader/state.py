@@ -23,12 +23,13 @@ def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:
         CohortError: this is no state, or the state of a loader with other batches.
     """
     place = "load_state_dict"
-    if not isinstance(state, dict) or not identity.keys() | {"epoch", "step"} <= state.keys():
+    if not isinstance(state, dict) or not {"epoch", "step", "seed", "input_nodes"} <= state.keys():
         raise CohortError(place, "what state_dict() of a NeighborLoader has returned", repr(state)[:200])
-    for name, expected in identity.items():
-        if state[name] != expected:
+    for name in [*identity, *(state.keys() - identity.keys() - {"epoch", "step"})]:  # some loaders have more members
+        expected, actual = identity.get(name), state.get(name)
+        if actual != expected:
             hint = "make the loader with the arguments of the one whose state it is"
-            raise CohortError(f"{place}: {name}", f"{expected!r}, as this loader has it", repr(state[name]), hint)
+            raise CohortError(f"{place}: {name}", f"{expected!r}, as this loader has it", repr(actual), hint)
     for name, most in (("epoch", 2**63 - 1), ("step", num_steps)):
         if type(state[name]) is not int or not 0 <= state[name] <= most:
             raise CohortError(f"{place}: {name}", f"an integer in [0, {most}]", repr(state[name]))

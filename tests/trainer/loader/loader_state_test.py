@@ -125,10 +125,13 @@ def test_batches_that_are_done_are_not_sampled(cora):
         ({"drop_last": True}, "drop_last"),
         ({"replace": True}, "replace"),
         ({"input_nodes": SEEDS[:-1]}, "input_nodes"),
+        ({"disjoint": True}, "(sharing|input_time)"),
     ],
 )
-def test_the_state_of_other_batches_is_refused(cora, options, name):
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_the_state_of_other_batches_is_refused(cora, options, name, is_swapped):
     with loader_of(cora) as loader, loader_of(cora, **options) as other:
+        loader, other = (other, loader) if is_swapped else (loader, other)
         with pytest.raises(CohortError, match=f"load_state_dict: {name}: expected .* found .*\n  hint: "):
             other.load_state_dict(loader.state_dict())
         assert len(taken(other, 10**6)) == len(other), "as if nothing had been tried"

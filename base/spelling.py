@@ -14,6 +14,7 @@ ELSEWHERE = {
     "hidden-dim": "hidden",
     "num-epochs": "epochs",
     "max-epochs": "epochs",
+    "reverse-edges": "reverse",  # in Python
     "output": "out",
     "graphsage": "sage",
 }

@@ -21,7 +21,7 @@ from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.beside import TABLE_NAMES, SourceOptions
 from cohort_gnn.dataset.importing.importer import FORMATS, import_graph
-from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.importing.options import SELF_LOOPS, ConvertOptions
 from cohort_gnn.dataset.layouts.graph import relation_of
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort_gnn.dataset.reader import open as open_dataset
@@ -106,7 +106,7 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--transpose", action="store_true", help="reverse the direction of the edges")
     group.add_argument(
         "--self-loops",
-        choices=("keep", "remove", "add"),
+        choices=SELF_LOOPS,
         help="add: every node gets exactly one self loop; default: as the original library does",
     )
     group.add_argument(

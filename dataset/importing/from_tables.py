@@ -16,6 +16,7 @@ from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.structures import misfit
 from cohort_gnn.dataset.importing.beside import AS_IT_IS
 from cohort_gnn.dataset.importing.importer import write_source
+from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.described import described_graph
 from cohort_gnn.dataset.layouts.description import Description
 from cohort_gnn.dataset.tables import values
@@ -36,6 +37,11 @@ STREAM_HINT = (
 TYPE_HINT = "convert the column, or leave it out: astype(str) in pandas, cast(polars.String) in polars"
 UNORDERED = ("to_arrow_batch_reader", "to_pyarrow_dataset")  # of scans of Iceberg and tables of Delta Lake
 READ_ONCE = {"source", "target", "reverse_of"}  # keys of edges that are read with their ends, in one pass
+EXAMPLES = {
+    "nodes": '{"user": {"table": users}}',
+    "edges": '{("user", "pays", "user"): {"table": pays}}',
+    "tasks": '{"churn": {"train": rows}}',
+}
 KEYS_HINT = "the keys are those of graph.yaml (dataset/FORMAT.md), with table in place of file"
 
 
@@ -79,6 +85,7 @@ def from_tables(
 
     Raises:
         CohortError: a table is missing, is no table, ends early or has values that are refused. Nothing is left then.
+        TypeError: there is no option of a name.
 
     Example:
         >>> import duckdb, cohort_gnn as cohort
@@ -90,6 +97,12 @@ def from_tables(
         ...     edges={("user", "pays", "user"): {"table": pays, "source": "payer", "target": "payee", "time": "at"}},
         ... )
     """
+    ConvertOptions.named(options)  # refuses wrong ones before a table is read
+    for what, parts in (("nodes", nodes), ("edges", edges or {}), ("tasks", tasks or {})):
+        if not isinstance(parts, Mapping) or not all(isinstance(keys, Mapping) for keys in parts.values()):
+            example = EXAMPLES[what]
+            actual = type(parts).__name__ if not isinstance(parts, Mapping) else "another value in it"
+            raise CohortError(f"{PLACE}: {what}", f"a dict of dicts, such as {example}", actual, KEYS_HINT)
     folder = Path(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
     named = {"target": target, "name": name or folder.resolve().name}

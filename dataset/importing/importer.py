@@ -76,7 +76,9 @@ def import_graph(
 
     Raises:
         CohortError: for input that is missing, damaged or out of range.
+        TypeError: there is no option of a name.
     """
+    ConvertOptions.named(options)  # refuses wrong ones before anything is read
     path = Path(source)
     if not file_of(path).exists() and not part_files(path):
         hint = "" if path.suffix else FETCH_HINT
@@ -148,7 +150,7 @@ def write_source(
     ids = node_ids_of(inputs)
     if ids is not None:
         options["node_ids"] = ids
-    converted = ConvertOptions(**options)
+    converted = ConvertOptions.named(options)
     demand_options_fit(graph, inputs, converted)
     replace_task(graph, inputs, converted.task, ids)
     replace_graph(graph, inputs, ids)

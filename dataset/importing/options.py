@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.importing.edge_data import block_bytes_of
 from cohort_gnn.spec.graph import EdgeType
+
+KINDS = {"bool": (bool, "True or False"), "int": (int, "an integer"), "str": (str, "a text")}
+SELF_LOOPS = ("keep", "remove", "add")
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,31 @@ class ConvertOptions:
     seed: int = 0
     overwrite: bool = False
 
+    @classmethod
+    def named(cls, options: Mapping[str, Any]) -> ConvertOptions:
+        """Those that somebody has named as arguments.
+
+        Raises:
+            TypeError: there is none of a name.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in options.keys() - set(names):
+            hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+            raise TypeError(f"unexpected keyword argument {name!r}; {hint}")
+        return cls(**options)
+
     def __post_init__(self):
+        for field in fields(self):
+            kind, value = str(field.type).removesuffix(" | None"), getattr(self, field.name)
+            if kind not in KINDS or kind != field.type and value is None:
+                continue
+            value = value.item() if isinstance(value, np.generic) else value
+            type_, expected = KINDS[kind]
+            if type(value) is not type_:
+                raise CohortError(field.name, expected, repr(value))
+            object.__setattr__(self, field.name, value)
+        if self.self_loops not in (None, *SELF_LOOPS):
+            raise CohortError("self_loops", f"{', '.join(SELF_LOOPS)}, or None", repr(self.self_loops))
         for name, value in (("--no-dedupe", self.dedupe), ("--no-reverse-edges", self.reverse)):
             if self.undirected and value is False:
                 hint = "--undirected makes every edge come in both directions, once; --reverse-edges keeps equal ones"

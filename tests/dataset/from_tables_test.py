@@ -331,3 +331,12 @@ def test_a_reader_that_is_dropped_waits_for_no_read():
     is_closed = not closes.is_alive()
     go_on.set()
     assert is_closed
+
+
+@pytest.mark.parametrize("nodes", [USERS, [USERS], {"user": USERS}], ids=["table", "list", "without keys"])
+def test_tables_without_their_types_are_refused(tmp_path, nodes):
+    error = refused(tmp_path, nodes, {PAYS: {"table": PAYMENTS, **EDGE_KEYS}})
+    assert (error.place, error.expected) == (
+        "from_tables: nodes",
+        'a dict of dicts, such as {"user": {"table": users}}',
+    )

@@ -18,7 +18,7 @@ from processes import ALL_TESTS
 from pyarrow.csv import write_csv
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import append, check, import_graph
+from cohort_gnn.dataset import append, check, from_tables, import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts.tables import RawLayout
@@ -274,3 +274,33 @@ def test_options_that_a_source_has_no_use_for_are_refused(tmp_path, kind, option
     import_graph(tmp_path / "graph.yaml", tmp_path / "data")
     with pytest.raises(CohortError, match=told):
         append(tmp_path / "data", edges=tmp_path / "graph.yaml", inputs=inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"memory": "2GB"}, "memory: expected an integer, found '2GB'"),
+        ({"memory": 2e9}, "memory: expected an integer, found 2000000000.0"),
+        ({"memory": True}, "memory: expected an integer, found True"),
+        ({"overwrite": "no"}, "overwrite: expected True or False, found 'no'"),
+        ({"ids": None}, "ids: expected True or False, found None"),
+        ({"dedupe": 1}, "dedupe: expected True or False, found 1"),
+        ({"seed": 1.5}, "seed: expected an integer, found 1.5"),
+        ({"self_loops": "kept"}, "self_loops: expected keep, remove, add, or None, found 'kept'"),
+    ],
+)
+def test_values_of_another_kind_are_refused(tmp_path, options, words):
+    np.save(tmp_path / "edges.npy", PAIRS)
+    assert str(refusal(tmp_path / "edges.npy", **options)) == words
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("reverse_edges", "did you mean reverse"), ("overwrit", "did you mean overwrite"), ("xyz", "there are memory,")],
+)
+def test_options_that_there_are_not_are_refused_before_anything_is_read(tmp_path, option, meant):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}'; {meant}"):
+        import_graph(tmp_path / "nothing", tmp_path / "out", **{option: True})
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}'; {meant}"):
+        from_tables(tmp_path / "out", nodes={"a": {"count": 3}}, **{option: True})
+    assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from cohort_gnn.base.files import demand_output, demand_regular, remove_temporar
 from cohort_gnn.base.programs import POLITE, end_processes, python
 from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
-from cohort_gnn.dataset.tasks import instant_of, open_task, tasks_of
+from cohort_gnn.dataset.tasks import NS_OF_UNIT, instant_of, open_task, tasks_of
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.launch.run.stopping import Stopped, handlers_kept, pause, stop_on_signals
@@ -29,6 +29,7 @@ from cohort_gnn.spec.types import Bytes, Positive, Probability, Time
 
 LOG = logging.getLogger(__name__)
 
+YEAR_10000 = 253_402_300_800 * 10**9  # nanoseconds since 1970
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
 
 
@@ -127,10 +128,16 @@ def _time_given(text: str) -> int | str:
 
 
 def _instant_of(args: argparse.Namespace) -> int:
-    """--at-time as the times of the run's task are."""
+    """--at-time as the times of the run's task are; warns of an integer that is no year of theirs, as 20240701 is."""
     run = read_run_json(args.run, "trainer", "sampler")
     name, folder = run["trainer"].get("task_name"), Path(run["sampler"].get("dataset", args.dataset))
     has_task = name is not None and name in tasks_of(args.dataset)
+    if isinstance(args.at_time, int):
+        unit = open_task(args.dataset, name).time_unit if has_task else None
+        if unit is not None and args.at_time * NS_OF_UNIT[unit] >= YEAR_10000:
+            text = f"--at-time {args.at_time}: after the year 9999, as times of --task {name} are {unit} since 1970"
+            LOG.warning(f"{text}; a date is 2024-07-01")
+        return args.at_time
     task = open_task(args.dataset if has_task else folder, name) if name is not None else None
     return instant_of(task, args.at_time, "--at-time")
 
@@ -180,7 +187,7 @@ def predict(args: argparse.Namespace) -> int:
         "exclude_seen": args.exclude_seen,
         "nodes": None if args.nodes is None else str(args.nodes.absolute()),
         "threshold": args.threshold,
-        "at_time": _instant_of(args) if isinstance(args.at_time, str) else args.at_time,
+        "at_time": None if args.at_time is None else _instant_of(args),
         "device": device,
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "keep": None if args.keep is None else str(args.keep.absolute()),

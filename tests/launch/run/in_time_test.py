@@ -133,6 +133,9 @@ def test_times_in_other_units_are_told(events, run, tmp_path):
     for at_time, is_missed in ((-1, True), (0, False), (620, False), (999 + WINDOW, False), (10**9, True)):
         said = ran("predict", run, events, "--at-time", at_time, *where).stdout
         assert (f"--at-time {at_time}: {missed}" in said) == is_missed
+    told = cohort("predict", run, events, "--at-time", "20240701", *where)
+    words = "--at-time 20240701: after the year 9999, as times of --task signal are days since 1970"
+    assert told.returncode == 0 and words in told.stdout + told.stderr
 
 
 def test_a_run_goes_on_as_it_would_have(events, run, tmp_path):

@@ -90,6 +90,8 @@ def data_folder(data) -> Path:
         return Path(data).expanduser()
     is_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
     hint = "cohort.from_pyg(data, FOLDER) writes one" if is_pyg else "cohort.from_tensors(...) writes one"
+    if is_pyg and type(data).__name__ == "TemporalData":  # which from_pyg does not take either
+        hint = "Data(x=x, edge_index=torch.stack([data.src, data.dst]), edge_time=data.t, edge_attr=data.msg)"
     actual = f"a PyG {type(data).__name__}" if is_pyg else type(data).__name__
     raise CohortError("data", "the folder of a data set, or a PyG Data or HeteroData", actual, hint)
 

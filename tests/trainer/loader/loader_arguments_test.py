@@ -58,7 +58,11 @@ def test_a_switch_is_on_or_off(cora, name):
 @pytest.mark.parametrize(
     ("data", "found", "hint"),
     [
-        (TemporalData(), "a PyG TemporalData", "from_pyg"),
+        (
+            TemporalData(),
+            "a PyG TemporalData",
+            "Data(x=x, edge_index=torch.stack([data.src, data.dst]), edge_time=data.t",
+        ),
         (np.ones(3), "ndarray", "cohort.from_tensors"),
         (None, "NoneType", "cohort.from_tensors"),
     ],

@@ -25,6 +25,7 @@ from cohort_gnn.dataset.treatment import FILE as TREATMENT
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder, unreplaced
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.meta import by_type, read_meta
+from cohort_gnn.spec.types import checked_arguments
 
 REDRAWS = 8  # of a negative that is an edge
 # Of a data set, beside those of its meta.json: the ids of nodes, what its columns and classes are, and what the import
@@ -32,6 +33,7 @@ REDRAWS = 8  # of a negative that is an edge
 OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS, COMPONENTS, TREATMENT)
 
 
+@checked_arguments
 def split_links(
     source: str | os.PathLike,
     out: str | os.PathLike,
@@ -83,7 +85,7 @@ def split_links(
             raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
         edges, generator = link_edges(data, relation), np.random.default_rng(seed)
         _demand_not_averaged(edges)
-        warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
+        warn_of_opposites(data, edges.relation, "All its edges stay in the graph.")
         sources, targets = edges.endpoints()
         times = _times(edges) if by_time else None
         split_of_edge = _split_of_edges(edges, sources, targets, shares, generator, times)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import replacing
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.stored_graph import Relation, StoredGraph
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.types import checked_arguments
 
 HELD_OUT = ("val", "test")
 
@@ -180,6 +180,7 @@ def held_out_of(edges: LinkEdges) -> dict[str, HeldOut]:
     return held_out
 
 
+@checked_arguments
 def write_links(
     folder: str | os.PathLike,
     *,
@@ -217,7 +218,7 @@ def write_links(
         count = np.isin(edges.keys(*links.pairs.T), keys).sum()
         if count:
             text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph, where models see them"
-            warnings.warn(f"{folder}: {text}", stacklevel=2)
+            warn_user(f"{folder}: {text}")
         save_links(Path(folder), split, links, edges)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import _native
 from cohort_gnn.spec.graph import EdgeType
 
@@ -114,11 +113,11 @@ def checked_reverses(
     return out
 
 
-def warn_of_opposites(data: StoredGraph, relation: EdgeType, what: str, stacklevel: int) -> None:
+def warn_of_opposites(data: StoredGraph, relation: EdgeType, what: str) -> None:
     """Warns of relations that may be the reverse of a relation but are neither recognised nor declared as such; `what`:
     the consequence."""
     if text := opposites_text(data, relation):
-        warnings.warn(f"{text} {what}", stacklevel=stacklevel + 1)
+        warn_user(f"{text} {what}")
 
 
 def opposites_text(data: StoredGraph, relation: EdgeType) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError, found_full, why
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.check import check
+from cohort_gnn.spec.types import checked_arguments
 
 ROWS_AT_ONCE = 4096
 
@@ -24,6 +25,7 @@ def demand_no_problem(out: str | os.PathLike, folder: Path) -> None:
         raise CohortError(f"{out}: {inside}", problem.expected, problem.found, problem.hint)
 
 
+@checked_arguments
 def generate(
     out: str | os.PathLike,
     *,

@@ -6,8 +6,11 @@ case.
 """
 
 import argparse
+import functools
+import inspect
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -116,6 +119,46 @@ def checked(place: str, value: Any, type_: Any) -> Any:
         expected = next(filter(None, limits), described(type_))
         hint = meant_by(value, type_) or _without_quotes(value, type_)
         raise CohortError(place, expected, repr(value)[:80], hint) from None
+
+
+_Function = typing.TypeVar("_Function", bound=Callable)
+# Annotations by which checked_arguments() checks, as they are written.
+SIMPLE: dict[str, Any] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "Bytes": Bytes,
+    "Sequence[float]": list[float],
+}
+SIMPLE |= {f"{name} | None": type_ | None for name, type_ in SIMPLE.items()}
+
+
+def checked_arguments(function: _Function) -> _Function:
+    """The function, which refuses arguments that are unlike their annotations, of those in SIMPLE.
+
+    Raises:
+        CohortError: of a call, for such an argument.
+    """
+    signature = inspect.signature(function)
+    simple = {name: SIMPLE.get(_written(parameter.annotation)) for name, parameter in signature.parameters.items()}
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # whose error names it
+        for name, value in bound.arguments.items():
+            if simple[name] is not None:
+                bound.arguments[name] = checked(f"{function.__name__}: {name}", value, simple[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return typing.cast(_Function, call)
+
+
+def _written(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _without_quotes(value: Any, type_: Any) -> str:

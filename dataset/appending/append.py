@@ -58,6 +58,7 @@ from cohort_gnn.dataset.writer import demand_split
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.meta import by_type
 from cohort_gnn.spec.options import flag_of
+from cohort_gnn.spec.types import Bytes, checked_arguments
 
 PARTITION = re.compile(r"partition-\d+\.npy")
 SHARDS = "shards"
@@ -78,6 +79,7 @@ class EdgeTreatment:
     self_loops: Literal["keep", "remove", "add"] | None = None
 
 
+@checked_arguments
 def append(
     dataset: str | os.PathLike,
     *,
@@ -90,7 +92,7 @@ def append(
     ids: bool = True,
     split: Sequence[float] | None = None,
     seed: int = 0,
-    memory: int = 4_000_000_000,
+    memory: Bytes = 4_000_000_000,
     progress: ProgressCall = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> None:
@@ -144,12 +146,19 @@ def append(
     )
 
 
+@checked_arguments
 def append_from_tables(
     dataset: str | os.PathLike,
     *,
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
     edges: Mapping[EdgeType, Mapping[str, Any]] | None = None,
-    **options: Any,
+    treatment: EdgeTreatment = EdgeTreatment(),
+    ids: bool = True,
+    split: Sequence[float] | None = None,
+    seed: int = 0,
+    memory: Bytes = 4_000_000_000,
+    progress: ProgressCall = lambda what, fraction: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Puts tables of new nodes and edges into a data set: pandas, polars, DuckDB, pyarrow and others.
 
@@ -157,7 +166,7 @@ def append_from_tables(
         nodes: {node type: its table of new rows and what its columns mean}, as `from_tables` takes them.
         edges: {edge type: its table of new edges and what its columns mean}, likewise; their ends are ids or numbers of
             nodes that there were or that are new.
-        options: `treatment`, `ids`, `split`, `seed`, `memory`, `progress` and `note`, as of `append`.
+        treatment, ids, split, seed, memory, progress, note: as of `append`.
 
     Raises:
         CohortError: as `from_tables` and `append` do; nothing has changed then.
@@ -168,9 +177,17 @@ def append_from_tables(
     """
     folder = Path(dataset).expanduser().resolve()
     with described_tables(folder, nodes or {}, edges or {}) as (path, description, streams):
-        if "note" in options:
-            options["note"] = without_folder(path.parent, options["note"])
-        append_graph(folder, lambda old: _described(path, description, old, streams), **options)
+        append_graph(
+            folder,
+            lambda old: _described(path, description, old, streams),
+            treatment=treatment,
+            ids=ids,
+            split=split,
+            seed=seed,
+            memory=memory,
+            progress=progress,
+            note=without_folder(path.parent, note),
+        )
 
 
 def append_graph(
@@ -184,7 +201,7 @@ def append_graph(
     ids: bool = True,
     split: Sequence[float] | None = None,
     seed: int = 0,
-    memory: int = 4_000_000_000,
+    memory: Bytes = 4_000_000_000,
     progress: ProgressCall = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
 ) -> None:

@@ -15,12 +15,14 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.writer import demand_split
+from cohort_gnn.spec.types import checked_arguments
 
 PAPER_NOISE, OTHER_NOISE = 4.0, 0.25  # of each feature, beside signatures of length 1
 STRAY = 0.1  # the share of edges whose author or field is any
 NODES_PER_SIDE = 12  # one node of so many is an author, and one a field
 
 
+@checked_arguments
 def generate_typed(
     out: str | os.PathLike,
     *,

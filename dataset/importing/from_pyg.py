@@ -19,6 +19,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.pyg import TEMPORAL_HINT, edge_attr_of, kept_under_other_names
 from cohort_gnn.dataset.layouts.streams import Edges, Weights
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.types import checked_arguments
 
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
@@ -34,6 +35,7 @@ KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
 KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}  # of a Data, or of the type that has them
 
 
+@checked_arguments
 def from_pyg(
     data: Any,
     out: str | os.PathLike,

@@ -98,11 +98,6 @@ def from_tables(
         ... )
     """
     ConvertOptions.named(options)  # refuses wrong ones before a table is read
-    for what, parts in (("nodes", nodes), ("edges", edges or {}), ("tasks", tasks or {})):
-        if not isinstance(parts, Mapping) or not all(isinstance(keys, Mapping) for keys in parts.values()):
-            example = EXAMPLES[what]
-            actual = type(parts).__name__ if not isinstance(parts, Mapping) else "another value in it"
-            raise CohortError(f"{PLACE}: {what}", f"a dict of dicts, such as {example}", actual, KEYS_HINT)
     folder = Path(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
     named = {"target": target, "name": name or folder.resolve().name}
@@ -127,6 +122,11 @@ def described_tables(
 ) -> Iterator[tuple[Path, Description, Mapping[str, TableFile]]]:
     """Tables as `from_tables` takes them, in files beside a folder: the path of a description, which is not there, the
     description, and the tables that are read as streams. Errors inside do not name the files."""
+    for what, tables in (("nodes", nodes), ("edges", edges), ("tasks", tasks or {})):
+        if not isinstance(tables, Mapping) or not all(isinstance(keys, Mapping) for keys in tables.values()):
+            example = EXAMPLES[what]
+            actual = type(tables).__name__ if not isinstance(tables, Mapping) else "another value in it"
+            raise CohortError(f"{PLACE}: {what}", f"a dict of dicts, such as {example}", actual, KEYS_HINT)
     streams: dict[str, TableFile] = {}
     last = list(edges)[-1:]  # what opens another table may end a stream that is open, as a connection of DuckDB does
     with temporary_folder(folder.with_name(f"{folder.name}.tables")) as kept:

@@ -13,8 +13,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.importing.edge_data import block_bytes_of
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.types import SIMPLE, Bytes, checked
 
-KINDS = {"bool": (bool, "True or False"), "int": (int, "an integer"), "str": (str, "a text")}
 SELF_LOOPS = ("keep", "remove", "add")
 
 
@@ -34,7 +34,7 @@ class ConvertOptions:
         split: parts of the labelled nodes; unused when the source has splits.
     """
 
-    memory: int = 4_000_000_000
+    memory: Bytes = 4_000_000_000
     transpose: bool = False
     reverse: bool | None = None
     reverse_of: Mapping[EdgeType, EdgeType | None] | None = None
@@ -67,14 +67,9 @@ class ConvertOptions:
 
     def __post_init__(self):
         for field in fields(self):
-            kind, value = str(field.type).removesuffix(" | None"), getattr(self, field.name)
-            if kind not in KINDS or kind != field.type and value is None:
-                continue
-            value = value.item() if isinstance(value, np.generic) else value
-            type_, expected = KINDS[kind]
-            if type(value) is not type_:
-                raise CohortError(field.name, expected, repr(value))
-            object.__setattr__(self, field.name, value)
+            if field.type in SIMPLE:
+                value = checked(field.name, getattr(self, field.name), SIMPLE[field.type])
+                object.__setattr__(self, field.name, value)
         if self.self_loops not in (None, *SELF_LOOPS):
             raise CohortError("self_loops", f"{', '.join(SELF_LOOPS)}, or None", repr(self.self_loops))
         for name, value in (("--no-dedupe", self.dedupe), ("--no-reverse-edges", self.reverse)):

@@ -20,11 +20,13 @@ from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
+from cohort_gnn.spec.types import checked_arguments
 
 SCIPY_HINT = "matrix = {}.tocoo(); edge_index = numpy.stack([matrix.row, matrix.col]); edge_weight = matrix.data"
 OF_MATRIX = "  # of a matrix [sources, targets]; weights can stay out if all are 1"
 
 
+@checked_arguments
 def from_tensors(
     out: str | os.PathLike,
     *,

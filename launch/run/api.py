@@ -17,9 +17,10 @@ from cohort_gnn.launch.run.train import train_command as command
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec
-from cohort_gnn.spec.types import checked
+from cohort_gnn.spec.types import checked, checked_arguments
 
 
+@checked_arguments
 def train(
     data: str | os.PathLike | StoredGraph,
     out: str | os.PathLike,

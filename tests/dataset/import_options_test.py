@@ -17,8 +17,19 @@ from import_helpers import edge_pairs, imported, refusal
 from processes import ALL_TESTS
 from pyarrow.csv import write_csv
 
+from cohort_gnn import train
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import append, check, from_tables, import_graph
+from cohort_gnn.dataset import (
+    append,
+    append_from_tables,
+    check,
+    from_tables,
+    from_tensors,
+    generate,
+    generate_typed,
+    import_graph,
+    split_links,
+)
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts.tables import RawLayout
@@ -279,12 +290,12 @@ def test_options_that_a_source_has_no_use_for_are_refused(tmp_path, kind, option
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"memory": "2GB"}, "memory: expected an integer, found '2GB'"),
-        ({"memory": 2e9}, "memory: expected an integer, found 2000000000.0"),
-        ({"memory": True}, "memory: expected an integer, found True"),
-        ({"overwrite": "no"}, "overwrite: expected True or False, found 'no'"),
-        ({"ids": None}, "ids: expected True or False, found None"),
-        ({"dedupe": 1}, "dedupe: expected True or False, found 1"),
+        ({"memory": "2GB"}, "memory: expected bytes such as 20GB, found '2GB'\n  hint: write it as 2000000000"),
+        ({"memory": 2e9}, "memory: expected bytes such as 20GB, found 2000000000.0"),
+        ({"memory": True}, "memory: expected bytes such as 20GB, found True"),
+        ({"overwrite": "no"}, "overwrite: expected true or false, found 'no'"),
+        ({"ids": None}, "ids: expected true or false, found None"),
+        ({"dedupe": 1}, "dedupe: expected true or false, found 1"),
         ({"seed": 1.5}, "seed: expected an integer, found 1.5"),
         ({"self_loops": "kept"}, "self_loops: expected keep, remove, add, or None, found 'kept'"),
     ],
@@ -303,4 +314,30 @@ def test_options_that_there_are_not_are_refused_before_anything_is_read(tmp_path
         import_graph(tmp_path / "nothing", tmp_path / "out", **{option: True})
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}'; {meant}"):
         from_tables(tmp_path / "out", nodes={"a": {"count": 3}}, **{option: True})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda data, out: split_links(data, out, negatives="100"), "split_links: negatives: expected an integer"),
+        (lambda data, out: split_links(data, out, shares=0.1), "split_links: shares: expected a number"),
+        (lambda data, out: split_links(data, out, overwrite="no"), "split_links: overwrite: expected true or false"),
+        (
+            lambda data, out: generate(out, kind="sbm", nodes="20K", edges=9, dim=1),
+            "generate: nodes: expected an integer",
+        ),
+        (
+            lambda data, out: generate_typed(out, nodes=99, edges=99, all_features="no"),
+            "all_features: expected true or",
+        ),
+        (lambda data, out: from_tensors(out, x=np.ones((3, 1)), seed="a"), "from_tensors: seed: expected an integer"),
+        (lambda data, out: append(data, edges=out, memory="2GB"), "append: memory: expected bytes such as 20GB"),
+        (lambda data, out: append_from_tables(data, memory=2e9), "append_from_tables: memory: expected bytes"),
+        (lambda data, out: train(data, out, overwrite="no"), "train: overwrite: expected true or false, found 'no'"),
+    ],
+)
+def test_functions_refuse_arguments_of_another_kind(tmp_path, call, words):
+    with pytest.raises(CohortError, match=words):
+        call(tmp_path / "data", tmp_path / "out")
     assert not list(tmp_path.iterdir())

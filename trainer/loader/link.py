@@ -152,7 +152,7 @@ class LinkNeighborLoader(NeighborLoader):
         self._ids = _pairs_of(pairs, lists, num_nodes, self._key or None, self._graph)
         self._subgraph.demand_excludes(self._pair_request.exclude, graph, name)
         if self._pair_request.exclude == "reverse":
-            warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".', 4)
+            warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".')
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._pair_request)
         return self._ids + np.array([self._types.first_node[end] for end in self._ends])
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNKNOWN = "unknown"  # the category of texts that no training row has
+BOOLS = {"false", "true"}
 
 
 @dataclass(frozen=True)
@@ -336,8 +337,11 @@ def _codes(place: str, column: FittedColumn, texts: pa.ChunkedArray, first: int)
     if texts.null_count and column.how.nulls == "refuse":
         row = first + int(np.asarray(texts.is_null()).argmax())
         raise CohortError(f"{place}, row {row}", "a category", "none", f"nulls: {UNKNOWN} counts it as {UNKNOWN}")
-    known = pa.array(column.vocabulary or [], pa.large_string())
-    codes = pc.index_in(texts, value_set=known).fill_null(-1)
+    known = column.vocabulary or []
+    lowered = [text.lower() for text in known]
+    if set(lowered) <= BOOLS and len(set(lowered)) == len(known):  # True, as pandas writes it, is true
+        known, texts = lowered, pc.utf8_lower(texts)
+    codes = pc.index_in(texts, value_set=pa.array(known, pa.large_string())).fill_null(-1)
     return codes.to_numpy().astype(np.int64) + 1
 
 

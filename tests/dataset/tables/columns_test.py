@@ -449,3 +449,16 @@ def test_damaged_columns_of_a_data_set_are_refused(tmp_path, text):
     with pytest.raises(CohortError, match=re.escape(str(tmp_path / "columns.json"))) as refusal:
         read_columns(tmp_path)
     assert "import the data set again" in refusal.value.hint
+
+
+def test_bools_are_the_same_categories_however_they_are_written(tmp_path):
+    users = USERS.assign(active=np.arange(len(USERS)) % 2 == 0)
+    features, written = [{"column": "active", "kind": "category"}], users["active"].astype(str)  # True, as in CSV
+    assert set(written) == {"False", "True"}
+    for first, second in ((users, users.assign(active=written)), (users.assign(active=written), users)):
+        before = made(tmp_path / "may", features, first, options={"overwrite": True})
+        notes: list[str] = []
+        options = {"columns_from": before.path, "note": notes.append, "overwrite": True}
+        after = made(tmp_path / "june", features, second, options=options)
+        assert np.array_equal(after.x, before.x) and before.x[:, 1:].sum() == len(USERS), before.x
+        assert not [text for text in notes if "does not know" in text]

@@ -3,10 +3,9 @@
 import os
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
+from cohort_gnn.spec.types import checked_arguments
 
 CODECS = ("auto", *_native.CODECS)  # that fit() takes
 MANTISSA_BITS = 3  # of plane A, unless asked for
@@ -65,8 +64,17 @@ class Profile:
         return f"Profile({self.codec}, {self.dtype} x {self.num_columns}{', ' + self.why if self.why else ''})"
 
 
+@checked_arguments
 def fit(
-    rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0, mantissa_bits=None
+    rows,
+    codec="auto",
+    *,
+    sample: float = 0.01,
+    min_sample: int = 4096,
+    chunk_bytes: int = 4,
+    threshold: float | None = None,
+    seed: int = 0,
+    mantissa_bits: int | None = None,
 ) -> Profile:
     """Chooses from a sample of the rows how to encode them.
 
@@ -96,12 +104,12 @@ def fit(
     ):
         arrays.demand_integer(f"fit: {name}", value, 0, most - 1)
     rows = arrays.computed(rows)
-    if not isinstance(mantissa_bits, int | np.integer) or not 0 <= mantissa_bits <= 22:
+    if not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):
         rows, sample = _sample_of(rows, sample, min_sample, seed)
     percent = 0 if threshold is None else round(threshold * 100)
-    options = (str(codec), sample, min_sample, chunk_bytes, percent, seed, int(mantissa_bits))
+    options = (str(codec), sample, min_sample, chunk_bytes, percent, seed, mantissa_bits)
     native, why, count, candidates = _native.fit(rows, *options)
     return Profile(native, why, candidates, count)
 

@@ -7,6 +7,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 from cohort_gnn.ibp.profile import Profile
+from cohort_gnn.spec.types import checked_arguments
 
 
 class EncodedRows:
@@ -173,7 +174,17 @@ def stream_of(stream):
     return torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()  # an external 0 is a new one
 
 
-def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
+@checked_arguments
+def encode(
+    rows,
+    profile: Profile,
+    *,
+    layout="auto",
+    slot_bytes: int = 0,
+    in_place: bool = False,
+    out=None,
+    batch_rows: int | None = None,
+):
     """Encodes rows and returns EncodedRows, or, with `out`, the number of bytes written.
 
     Args:
@@ -193,6 +204,8 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
         raise CohortError("encode: profile", "a Profile", type(profile).__name__, "fit(rows) makes one")
     arrays.demand_integer("encode: slot_bytes", slot_bytes, 0, 2**32 - 1)
     layout = str(layout)
+    if batch_rows is not None and (batch_rows <= 0 or batch_rows % 64 != 0):
+        raise CohortError("encode: batch_rows", "a multiple of 64 above 0", str(batch_rows))
     if in_place:
         _demand_writable(rows)
     rows = rows if in_place else arrays.computed(rows)
@@ -232,8 +245,6 @@ def _check_cuda_rows(rows, profile):
 
 def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
     step = max((64 << 20) // profile.row_bytes // 64, 1) * 64 if batch_rows is None else batch_rows
-    if step <= 0 or step % 64 != 0:
-        raise CohortError("encode: batch_rows", "a multiple of 64 above 0", str(step))
     writer = _native.FileWriter(path, profile.native, layout, slot_bytes, len(rows))
     for first in range(0, len(rows), step):
         batch = rows[first : first + step]

@@ -140,7 +140,7 @@ def checked_arguments(function: _Function) -> _Function:
     Raises:
         CohortError: of a call, for such an argument.
     """
-    signature = inspect.signature(function)
+    signature, place = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
     simple = {name: SIMPLE.get(_written(parameter.annotation)) for name, parameter in signature.parameters.items()}
 
     @functools.wraps(function)
@@ -151,7 +151,7 @@ def checked_arguments(function: _Function) -> _Function:
             return function(*args, **kwargs)  # whose error names it
         for name, value in bound.arguments.items():
             if simple[name] is not None:
-                bound.arguments[name] = checked(f"{function.__name__}: {name}", value, simple[name])
+                bound.arguments[name] = checked(f"{place}: {name}", value, simple[name])
         return function(*bound.args, **bound.kwargs)
 
     return typing.cast(_Function, call)

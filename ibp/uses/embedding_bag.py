@@ -10,6 +10,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import handle_of, on_gpu
 from cohort_gnn.ibp.table import Table
+from cohort_gnn.spec.types import checked_arguments
 
 
 class EmbeddingBag(torch.nn.Module):
@@ -30,6 +31,7 @@ class EmbeddingBag(torch.nn.Module):
         padding_idx: as for ``torch.nn.EmbeddingBag``.
     """
 
+    @checked_arguments
     def __init__(
         self, table: Table, mode: str = "mean", *, include_last_offset: bool = False, padding_idx: int | None = None
     ):

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import arrays
-from cohort_gnn.ibp.profile import Profile, fit
+from cohort_gnn.ibp.profile import CODECS, Profile, fit
 from cohort_gnn.ibp.rows import encode, gpu_of
 from cohort_gnn.ibp.stored import take
 from cohort_gnn.ibp.table import Table, TableStats, lock_for_forks
+from cohort_gnn.spec.types import checked_arguments
 
 SAMPLE_ROWS = 65536  # of a push, of which the room for each row is learned
 _FIRST_PUSH = lock_for_forks()
@@ -48,6 +49,7 @@ class History:
             rows of the first push need; with 1 there is always room.
     """
 
+    @checked_arguments
     def __init__(
         self,
         num_rows: int,
@@ -76,6 +78,8 @@ class History:
             raise CohortError("History: profile", expected, actual)
         if "planes" in (codec, getattr(profile, "codec", None)):
             raise CohortError("History: codec", "a codec whose rows are one plane", "planes")
+        if codec not in CODECS:
+            raise CohortError("History: codec", f"one of {', '.join(CODECS)}", codec)
         self.shape, self.dtype = (num_rows, dim), dtype
         self.place, gpu = ("cpu", None) if place == "cpu" else gpu_of(place, device)
         self._device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)

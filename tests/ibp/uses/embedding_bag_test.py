@@ -140,7 +140,7 @@ def test_bad_calls_say_what_is_wrong(table):
         (lambda: ibp.EmbeddingBag(table, "min"), "expected sum, mean or max, found min"),
         (lambda: ibp.EmbeddingBag(torch.ones(3, 4)), "expected an ibp.Table, found Tensor"),
         (lambda: ibp.EmbeddingBag(table, padding_idx=ROWS), "expected -500 to 499, found 500"),
-        (lambda: ibp.EmbeddingBag(table, padding_idx=1.5), "expected -500 to 499, found 1.5"),
+        (lambda: ibp.EmbeddingBag(table, padding_idx=1.5), "padding_idx: expected an integer, found 1.5"),
         (lambda: ibp.EmbeddingBag(ibp.Table(torch.ones(3, 4).int())), "rows of floats, found torch.int32"),
         (lambda: bag(torch.tensor([[1, ROWS]])), "EmbeddingBag: input: expected 0 to 499, found 500"),
         (lambda: bag(torch.tensor([[-1, 2]])), "expected 0 to 499, found -1"),

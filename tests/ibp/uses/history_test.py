@@ -137,15 +137,26 @@ def test_wrong_rows_and_ids_change_nothing():
     ("arguments", "said"),
     [
         ({"num_rows": 0}, "expected integers num_rows and dim of at least 1, found 0 and 24"),
-        ({"num_rows": 10.5}, "expected integers num_rows and dim of at least 1, found 10.5 and 24"),
+        ({"num_rows": 10.5}, "num_rows: expected an integer, found 10.5"),
         ({"dtype": torch.int32}, "dtype: expected torch.float32, float16 or bfloat16, found torch.int32"),
         ({"dtype": torch.float16}, "profile: expected float16 x 24, found float32 x 24"),
         ({"spare": -1}, "spare: expected a share, 0 to 1, found -1"),
         ({"dim": 23}, "profile: expected float32 x 23, found float32 x 24"),
         ({"profile": "auto"}, r"profile: expected a Profile, of fit\(\), found str"),
         ({"codec": "planes"}, "codec: expected a codec whose rows are one plane, found planes"),
+        ({"codec": "zip"}, "codec: expected one of auto, .*, found zip"),
     ],
-    ids=["rows", "half a row", "dtype", "dtype of profile", "spare", "columns of profile", "no profile", "planes"],
+    ids=[
+        "rows",
+        "half a row",
+        "dtype",
+        "dtype of profile",
+        "spare",
+        "columns of profile",
+        "no profile",
+        "planes",
+        "no codec",
+    ],
 )
 def test_wrong_arguments_are_named(arguments, said):
     profile = ibp.fit(drawn(100, torch.float32, 1))

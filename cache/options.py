@@ -238,13 +238,13 @@ def memory_needs(
         num_nodes=num_nodes_of(meta),
         num_relations=len(meta["edges"]),
         batch_size=spec.batch_size,
-        # The sampler knows no worst case of other graphs, and none of trees that is near.
-        fanout=spec.fanout if is_homogeneous and not disjoint else [-1],
+        # The sampler knows no worst case of other graphs, none of trees that is near, and none of importance sampling.
+        fanout=spec.fanout if is_homogeneous and not disjoint and not spec.importance_sampling else [-1],
         most_nodes=largest[0],
         most_edges=largest[1],
         label_bytes=label_bytes_of(meta),
         edge_ids=edge_ids,
-        edge_weights=spec.use_edge_weights,
+        edge_weights=spec.use_edge_weights or spec.importance_sampling,
         edge_row_bytes=edge_row_bytes_of(meta) if spec.use_edge_features else 0,
     )
     pool_bytes = _native.pool_bytes(

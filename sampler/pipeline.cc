@@ -315,8 +315,9 @@ std::span<const int64_t> Pipeline::windows_of(const channel::Request& request) c
 }
 
 channel::BatchBounds Pipeline::bounds_of(const channel::Request& request, bool of_pairs) const {
+  static constexpr int32_t kAny[] = {-1};  // importance sampling draws more than the fanout
   return {.num_nodes = graph_.num_nodes,
-          .fanout = fanout_of(request),
+          .fanout = options_.importance_sampling ? std::span(kAny) : fanout_of(request),
           .num_seeds = of_pairs ? most_seeds_of_pairs(request) : request.batch_size,
           .num_pairs = of_pairs ? request.batch_size : 0,
           .num_endpoints = of_pairs ? most_endpoints(request) : 0,

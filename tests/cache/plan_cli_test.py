@@ -274,24 +274,32 @@ def test_budgets_in_each_form():
 
 
 @pytest.mark.parametrize(
-    ("fanout", "arrays"),
-    [([4, 3], {}), ([2, 2, 2], {"edge_ids": True}), ([50, 50], {}), ([-1], {}), ([-1, 2], {"edge_ids": True})],
+    ("fanout", "arrays", "draws"),
+    [
+        ([4, 3], {}, {}),
+        ([2, 2, 2], {"edge_ids": True}, {}),
+        ([50, 50], {}, {}),
+        ([-1], {}, {}),
+        ([-1, 2], {"edge_ids": True}, {}),
+        ([4, 3], {}, {"sampling": "labor", "importance_sampling": True}),
+    ],
     ids=str,
 )
-def test_needs_are_what_a_sampler_allocates(short_rows, fanout, arrays):
+def test_needs_are_what_a_sampler_allocates(short_rows, fanout, arrays, draws):
     """Needs know no layout: slots of the worst case to the byte, of the largest batch as if all nodes were targets."""
     seeds = np.arange(100)
-    with NeighborLoader(short_rows, fanout, seeds, batch_size=100, device="cpu", num_slots=2, **arrays) as loader:
+    how = {"batch_size": 100, "device": "cpu", "num_slots": 2, **arrays, **draws}
+    with NeighborLoader(short_rows, fanout, seeds, **how) as loader:
         (sizes,) = [(len(batch.n_id), batch.num_edges) for batch in loader]
         (slot,) = loader._sampler.run_folder.glob("slot-*")
         allocated = slot.stat().st_size
     meta = read_meta(short_rows)
     seen = [dict(zip(("max_batch_nodes", "max_batch_edges"), sizes, strict=True))]
-    needs = memory_needs(SamplerSpec(fanout=fanout, batch_size=100, slots=2), meta, seen, **arrays)
+    needs = memory_needs(SamplerSpec(fanout=fanout, batch_size=100, slots=2, **draws), meta, seen, **arrays)
     assert needs.graph_bytes == meta["num_nodes"] * (8 + 12)
     pool_rows = min(2 * min(sizes[0] * 5 // 4, meta["num_nodes"]), meta["num_nodes"])
     slots_bytes = needs.slots_bytes - pool_rows * (8 + 10)  # what is known of a place takes 10 bytes
-    if -1 in fanout:
+    if -1 in fanout or draws:
         assert allocated <= slots_bytes // 2 <= allocated + 10 * (sizes[0] + 1)
     else:
         assert slots_bytes == 2 * allocated

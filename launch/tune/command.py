@@ -1,11 +1,14 @@
 """``cohort tune``: finds the options with the shortest epoch by short real runs, and writes them to run.toml."""
 
 import argparse
+import contextlib
 import functools
 import logging
 import math
+import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +31,8 @@ from cohort_gnn.spec.types import AboveZero, Ratios
 LOG = logging.getLogger(__name__)
 
 TRIAL_EPOCHS = 3
-RESULTS = ("tune.json", "run.toml")
+RESULTS = ("run.toml", "tune.json")
+EARLIER = "earlier"  # the folder of a tuning that is to be replaced, until there is another result
 
 
 def register(parser) -> None:
@@ -68,8 +72,7 @@ def tune(args: argparse.Namespace) -> int:
     if out:
         _earlier_trials(out, args.overwrite)  # refused without waiting for a run in this folder
     results.out = (made_writable(out) if out else new_run_folder(results.out)).absolute()
-    with sole_use(results.out):
-        _make_fresh(results.out, args.overwrite)
+    with sole_use(results.out), _earlier_aside(results, args.overwrite):
         stop_on_signals()
         code = 0
         try:
@@ -95,24 +98,47 @@ def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
     foreign, hint = [folder for folder in trials if not (folder / OPTIONS_FILE).is_file()], "choose another --out"
     if (out / "run.json").exists():
         raise CohortError(str(out), "a new folder", "the folder of a run", hint)
-    if (out / "tune.json").exists():
+    if (out / "tune.json").exists() or (out / EARLIER / "tune.json").exists():
         if not overwrite:
             hint = f"{hint}; --overwrite replaces it"
             raise CohortError(str(out), "a new folder", "the folder of an earlier tuning", hint)
     else:
-        foreign += [out / name for name in RESULTS if (out / name).exists()]
+        foreign += [out / name for name in (*RESULTS, EARLIER) if (out / name).exists()]
     if foreign:
         raise CohortError(str(out), "a new folder", f"{foreign[0].name}, which no tuning has written", hint)
     return trials
 
 
+@contextlib.contextmanager
+def _earlier_aside(results: TuneResults, overwrite: bool) -> Iterator[None]:
+    """Keeps the results of an earlier tuning in a folder of their own, which goes when there are others."""
+    _make_fresh(results.out, overwrite)
+    try:
+        yield
+    finally:
+        earlier = results.out / EARLIER
+        if earlier.exists() and not results.trials:
+            LOG.info(f"the earlier tuning is in {earlier}")
+        elif earlier.exists():
+            with demand_writable(results.out):
+                shutil.rmtree(earlier)
+
+
 def _make_fresh(out: Path, overwrite: bool) -> None:
-    """Removes the results of an earlier tuning from the folder; see `_earlier_trials`."""
+    """Moves the results of an earlier tuning aside, and removes what is left of one without; see `_earlier_trials`."""
     with demand_writable(out):
-        for trial in _earlier_trials(out, overwrite):
-            shutil.rmtree(trial)
-        for name in RESULTS:
-            (out / name).unlink(missing_ok=True)
+        trials, earlier = _earlier_trials(out, overwrite), out / EARLIER
+        if not (out / "tune.json").exists():
+            for trial in trials:
+                shutil.rmtree(trial)
+            (out / "run.toml").unlink(missing_ok=True)
+            return
+        if earlier.exists():
+            shutil.rmtree(earlier)
+        earlier.mkdir()
+        for name in (*(trial.name for trial in trials), *RESULTS):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(out / name, earlier / name)
 
 
 class Tuning:

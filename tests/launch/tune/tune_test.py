@@ -323,10 +323,30 @@ def test_an_earlier_tuning_is_replaced_whole(tmp_path):
         if overwrite:
             (tmp_path / "tune.json").write_text("{}")
         _make_fresh(tmp_path, overwrite)
-        assert [path.name for path in tmp_path.iterdir()] == ["trial-1-mine"]
+        assert {path.name for path in tmp_path.iterdir()} == {"trial-1-mine", *["earlier"] * overwrite}
+        if overwrite:
+            assert {path.name for path in (tmp_path / "earlier").iterdir()} == {"trial-07", "tune.json"}
+            with pytest.raises(CohortError, match="found the folder of an earlier tuning"):
+                _make_fresh(tmp_path, overwrite=False)
+            shutil.rmtree(tmp_path / "earlier")
     (tmp_path / "trial-08").mkdir()
     with pytest.raises(CohortError, match="found trial-08, which no tuning has written"):
         _make_fresh(tmp_path, overwrite=True)
+
+
+def test_an_earlier_tuning_is_there_until_there_is_another(cora, tmp_path):
+    (tmp_path / "trial-01").mkdir()
+    (tmp_path / "trial-01" / "options.toml").touch()
+    (tmp_path / "tune.json").write_text('{"mine": 1}')
+    command = ["tune", cora, *TINY, "--epochs", 2, "--out", tmp_path, "--overwrite", "--minutes"]
+    for _ in range(2):
+        done = here(*command, 0.001)  # not even one run
+        assert done.returncode == 1 and f"the earlier tuning is in {tmp_path / 'earlier'}" in done.stderr, done.stderr
+        assert (tmp_path / "earlier" / "tune.json").read_text() == '{"mine": 1}'
+        assert (tmp_path / "earlier" / "trial-01" / "options.toml").exists() and not (tmp_path / "tune.json").exists()
+    done = here(*command, 0.4)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "earlier").exists() and "mine" not in (tmp_path / "tune.json").read_text()
 
 
 def test_the_table_has_a_row_trial_of(tmp_path):

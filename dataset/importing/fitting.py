@@ -14,7 +14,7 @@ from cohort_gnn.dataset.columns import Columns, RelationColumns, read_columns, w
 from cohort_gnn.dataset.components import Components, read_components
 from cohort_gnn.dataset.layouts.streams import Rows
 from cohort_gnn.dataset.reader import is_dataset
-from cohort_gnn.dataset.tables.encoding import DeclaredColumns
+from cohort_gnn.dataset.tables.encoding import DeclaredColumns, are_bools
 from cohort_gnn.spec.graph import EdgeType
 
 
@@ -75,6 +75,9 @@ class Fitting:
     def classes(self, place: str, codes: np.ndarray, names: list[str]) -> np.ndarray:
         """The classes of labels with names, float64 [V], NaN for none, in the order of the data set before."""
         known = names if self._before is None else self._before.classes
+        if are_bools(known) and are_bools(names):
+            by_lowered = {name.lower(): name for name in known}
+            names = [by_lowered.get(name.lower(), name) for name in names]
         if unknown := [name for name in names if name not in known]:
             hint = "its model has no output for others: leave those rows without a label"
             raise CohortError(place, f"the classes of {self._where}: {', '.join(known) or 'none'}", unknown[0], hint)

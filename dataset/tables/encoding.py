@@ -329,6 +329,12 @@ def _numbers(
     return numbers, missing
 
 
+def are_bools(texts: list[str]) -> bool:
+    """Whether texts are one or both bools, which a source may write in another case: True, as pandas does, is true."""
+    lowered = {text.lower() for text in texts}
+    return lowered <= BOOLS and len(lowered) == len(texts)
+
+
 def _codes(place: str, column: FittedColumn, texts: pa.ChunkedArray, first: int) -> np.ndarray:
     """int64 [n]: the number of each text in the vocabulary from 1; 0: it is not there."""
     import pyarrow as pa
@@ -338,9 +344,8 @@ def _codes(place: str, column: FittedColumn, texts: pa.ChunkedArray, first: int)
         row = first + int(np.asarray(texts.is_null()).argmax())
         raise CohortError(f"{place}, row {row}", "a category", "none", f"nulls: {UNKNOWN} counts it as {UNKNOWN}")
     known = column.vocabulary or []
-    lowered = [text.lower() for text in known]
-    if set(lowered) <= BOOLS and len(set(lowered)) == len(known):  # True, as pandas writes it, is true
-        known, texts = lowered, pc.utf8_lower(texts)
+    if are_bools(known):
+        known, texts = [text.lower() for text in known], pc.utf8_lower(texts)
     codes = pc.index_in(texts, value_set=pa.array(known, pa.large_string())).fill_null(-1)
     return codes.to_numpy().astype(np.int64) + 1
 

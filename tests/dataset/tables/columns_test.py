@@ -462,3 +462,13 @@ def test_bools_are_the_same_categories_however_they_are_written(tmp_path):
         after = made(tmp_path / "june", features, second, options=options)
         assert np.array_equal(after.x, before.x) and before.x[:, 1:].sum() == len(USERS), before.x
         assert not [text for text in notes if "does not know" in text]
+
+
+def test_classes_that_are_bools_are_the_same_however_they_are_written(tmp_path):
+    users = USERS.assign(fraud=USERS["fraud"] == "yes")
+    written = users.assign(fraud=users["fraud"].astype(str))
+    for first, second in ((users, written), (written, users)):
+        before = made(tmp_path / "may", ["age"], first, options={"overwrite": True})
+        after = made(tmp_path / "june", ["age"], second, options={"columns_from": before.path, "overwrite": True})
+        assert np.array_equal(after.y, before.y) and after.num_classes == 2
+        assert read_columns(after.path).classes == read_columns(before.path).classes

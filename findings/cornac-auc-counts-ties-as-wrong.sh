@@ -4,7 +4,7 @@
 # baseline, has many ties.
 #
 # Needs: python3, PyPI; cornac==2.2.1 numpy==1.26.4 scipy==1.17.1 scikit-learn==1.8.0 in a temporary venv. Seen: those.
-# Guess before the run: 0.5.
+# Expected, though not written down before: 0.5.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)
 trap 'rm -rf "$work"' EXIT

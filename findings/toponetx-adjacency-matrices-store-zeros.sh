@@ -3,7 +3,7 @@
 # an edge list of their rows and columns, as networkx and PyG make it, has a self loop at each node that has an edge.
 #
 # Needs: python3, PyPI; toponetx==0.2.0 networkx==3.6.1 numpy==2.4.6 scipy==1.17.1 in a temporary venv. Seen: those.
-# Guess before the run: the entries are the edges.
+# Expected, though not written down before: the entries are the edges.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)
 trap 'rm -rf "$work"' EXIT

@@ -3,7 +3,8 @@
 # as a half at each of its snapshots, and one that write_interactions wrote and read_interactions read as 2 at the first
 # and 1 at the others. number_of_interactions(t=) is 1 for all of them.
 #
-# Needs: python3, PyPI; dynetx==0.3.2 networkx==3.6.1 in a temporary venv. Seen: those. Expected, though not written down before: 1 at each
+# Needs: python3, PyPI; dynetx==0.3.2 networkx==3.6.1 in a temporary venv. Seen: those.
+# Expected, though not written down before: 1 at each
 # snapshot, however the edge was added.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)

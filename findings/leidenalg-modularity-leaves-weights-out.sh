@@ -3,7 +3,8 @@
 # returns are those of the graph without weights; `quality()` has the weights. igraph's own algorithms return partitions
 # whose `modularity` has the weights. Runs with several seeds or resolutions that are compared by it keep the wrong one.
 #
-# Needs: python3, PyPI; leidenalg==0.12.0 igraph==1.0.0 in a temporary venv. Seen: those. Expected, though not written down before:
+# Needs: python3, PyPI; leidenalg==0.12.0 igraph==1.0.0 in a temporary venv. Seen: those.
+# Expected, though not written down before:
 # `modularity` is that of the weighted graph, as in igraph.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)

@@ -3,7 +3,8 @@
 # January 1970 as an integer and in 2020 as a float. A column of seconds that becomes float, as pandas makes it beside a
 # missing value, is a thousand times as large, and windows that ints name hold other edges than those that floats name.
 #
-# Needs: python3, PyPI; raphtory==0.17.0 in a temporary venv. Seen: that. Expected, though not written down before: 1577836800 and
+# Needs: python3, PyPI; raphtory==0.17.0 in a temporary venv. Seen: that.
+# Expected, though not written down before: 1577836800 and
 # 1577836800.0 are one time.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)

@@ -2,7 +2,8 @@
 # Raphtory's to_networkx and edges.to_df() have texts where the ids are integers: joins by id find nothing, and
 # sorted(nodes) puts 10 before 9. `nodes.id` has integers.
 #
-# Needs: python3, PyPI; raphtory==0.17.0 networkx==3.6.1 pandas==2.3.3 in a temporary venv. Seen: those. Expected, though not
+# Needs: python3, PyPI; raphtory==0.17.0 networkx==3.6.1 pandas==2.3.3 in a temporary venv. Seen: those.
+# Expected, though not
 # written down before: nodes 9, 10 and 11.
 set -euo pipefail
 work=$(mktemp -d /tmp/finding.XXXXXX)

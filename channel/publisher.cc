@@ -122,6 +122,11 @@ std::optional<Request> Publisher::next_request() {
   return request;
 }
 
+bool Publisher::has_request() {
+  int posted = 0;
+  return sem_getvalue(&header().requests_posted, &posted) == 0 && posted > 0;
+}
+
 std::optional<int> Publisher::acquire(uint64_t pass) {
   if (given_up(pass)) return std::nullopt;  // a busy run would never come to wait
   set_stage(Stage::kWaitSlot, next_sequence_);

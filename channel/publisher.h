@@ -60,6 +60,8 @@ class Publisher {
 
   // Waits for the trainer's next request; nullopt when the run stops, or its owner has died.
   std::optional<Request> next_request();
+  // Whether next_request() has one without waiting.
+  bool has_request();
 
   // Whether nobody wants batches of the pass: it was cancelled, or the run stops.
   bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }

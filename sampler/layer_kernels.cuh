@@ -258,6 +258,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       const uint64_t most = numbers.bound(i, picks, list.degree);
       int count = keep(edges, numbers, 0, list.degree, most, lane, kept[warp]);
       if (count < numbers.wanted(picks) && list.degree <= kMostKept) {
+        __syncwarp();  // other lanes write what these wrote
         count = keep(edges, numbers, 0, list.degree, UINT64_MAX, lane, kept[warp]);
       }
       __syncwarp();

@@ -98,14 +98,17 @@ void Pipeline::serve() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; else a sleep of 20 us takes 70
   while (const auto request = publisher_.next_request()) {
     const auto is_wanted = [&] { return !publisher_.given_up(request->pass); };
+    if (!seed_sets_.has(request->seed_set)) publish_all();
     if (const SeedSet* set = seed_sets_.of(*request, is_wanted)) serve_pass(*request, *set);
   }
+  publish_all();
 }
 
 void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
   base::require(request.num_hops >= 1 && request.num_hops <= channel::kMaxHops, "1 to kMaxHops hops");
   const uint64_t stride = request.step_stride;
   base::require(stride >= 1, "a stride of at least 1");
+  if (std::exchange(sampler_sms_, request.sampler_sms) != request.sampler_sms) publish_all();
   backend_.use_sms(request.sampler_sms);
   demand_offered(set, request);
   Pass pass{request,
@@ -114,6 +117,7 @@ void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
             channel::most_slot_bytes(contents_, bounds_of(request, set.are_pairs)),
             {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
+  if (!writing_.empty() && request.first_step < end) sample_ahead(pass, request.first_step);
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = acquire(request.pass);
     if (!slot) break;
@@ -124,7 +128,7 @@ void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
       publish_empty(*slot, pass, step);
     }
   }
-  publish_all();
+  publish_until([&] { return publisher_.has_request(); });  // whose first batch is sampled while the last ones come
 }
 
 std::optional<int> Pipeline::acquire(uint64_t pass) {

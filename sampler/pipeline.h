@@ -88,6 +88,7 @@ class Pipeline {
   std::deque<Pooled> pooled_;    // that may be in use, the oldest first
   uint64_t kind_ = 0;            // of the last of them
   bool plane_a_ = false;         // whether its rows are plane A alone
+  int sampler_sms_ = -1;         // of the pass before
   bool is_over_ = false;         // nobody wants what was being written
 };
 

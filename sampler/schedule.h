@@ -186,6 +186,8 @@ class SeedSets {
   // The set of a request, or null where get() throws and nobody wants the pass any more, as then the set's files may
   // have been removed.
   const SeedSet* of(const channel::Request& request, const std::function<bool()>& is_wanted);
+  // Whether of() need not read the set.
+  bool has(uint32_t number) const { return sets_.contains(number); }
 
  private:
   // Of the nodes or pairs.

@@ -34,13 +34,17 @@ class LateBackend final : public Backend {
   LateBackend(const GraphView& graph, std::chrono::milliseconds delay, bool overlap = false)
       : host_(make_host_backend(graph, {})), delay_(delay), overlap_(overlap) {}
 
-  BatchSizes sample(const Query& query) override { return host_->sample(query); }
+  BatchSizes sample(const Query& query) override {
+    if (query.seeds[0] == 40 && num_due > 0) ++firsts_sampled_beside;
+    return host_->sample(query);
+  }
   std::size_t most_fetches() const override { return 2; }
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
   void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
     host_->fetch(slot, input_id);
     due_.push_back(Clock::now() + delay_);
+    ++num_due;
     most_at_once = std::max(most_at_once.load(), std::ssize(due_));
   }
   bool finished() override {
@@ -49,10 +53,13 @@ class LateBackend final : public Backend {
   }
   FetchUse fetched() override {
     due_.pop_front();
+    --num_due;
     return host_->fetched();
   }
 
   std::atomic<std::ptrdiff_t> most_at_once = 0;
+  std::atomic<int> num_due = 0;
+  std::atomic<int> firsts_sampled_beside = 0;  // batches that begin with node 40, while others came
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -160,6 +167,23 @@ TEST_F(PipelineAhead, WritesABatchWhileTheLastComesAndPublishesThemInTurn) {
     });
     EXPECT_EQ(backend.most_at_once, 2);
   }
+}
+
+TEST_F(PipelineAhead, SamplesTheNextPassWhileTheLastBatchesOfThisOneCome) {
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(50));
+  serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
+    constexpr uint64_t kPasses = 4;
+    for (uint64_t epoch = 0; epoch < kPasses; ++epoch) subscriber.request(of_epoch(epoch));
+    for (uint64_t pass = 1; pass <= kPasses; ++pass) {
+      for (uint64_t step = 0; step < 11; ++step) {
+        const channel::HeldBatch held = subscriber.next(pass, kLimitUs);
+        expect_batch(held, of_epoch(pass - 1), step);
+        if (HasFatalFailure()) return;
+        subscriber.release(held.slot, nullptr);
+      }
+    }
+  });
+  EXPECT_EQ(backend.firsts_sampled_beside, 3);
 }
 
 TEST_F(PipelineAhead, APassThatIsCancelledLeavesNothingToTheNext) {

@@ -339,6 +339,46 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
   }
 }
 
+// The same where no list has more than `most_picks` <= kLanes edges drawn, without replacement: kLanes lanes a frontier
+// node. The lists of a warp go through all steps together.
+template <int kLanes, bool kEdgeIds, bool kExcludes>
+__global__ void draw_few_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key, int most_picks) {
+  const int lane = threadIdx.x % kLanes, in_warp = threadIdx.x % kWarp / kLanes;
+  const unsigned own_lanes = ((1u << kLanes) - 1) << (in_warp * kLanes);
+  const HopStart start = start_draw(arrays.counts, size, arrays.offset + size);
+  constexpr int kAtOnce = kWarp / kLanes;
+  for (int64_t begin = grid_first() / kWarp * kAtOnce; begin < start.lists; begin += grid_step() / kLanes) {
+    const int64_t i = begin + in_warp;
+    const bool is_list = i < start.lists;
+    const int64_t first = is_list ? arrays.offset[i] : 0, picks = is_list ? arrays.offset[i + 1] - first : 0;
+    const DrawnList list = is_list ? arrays.list[i] : DrawnList{nullptr, 0};
+    if (lane < picks) {
+      arrays.target[start.edge + first + lane] = arrays.first_target + static_cast<int32_t>(start.node + i);
+    }
+    const bool chooses = picks < list.degree;
+    int64_t position = lane;
+    int rank = lane;
+    if (__any_sync(kWholeWarp, chooses)) {
+      const int64_t candidate = chooses && lane < picks
+                                    ? draw_candidate(key.batch, arrays.frontier[start.node + i], key.hop, lane, picks,
+                                                     list.degree, key.relation)
+                                    : -1;
+      int64_t mine = -1;
+      for (int j = 0; j < most_picks; ++j) {
+        const int64_t wanted = __shfl_sync(kWholeWarp, candidate, j, kLanes);
+        const unsigned equal = __ballot_sync(kWholeWarp, lane < j && mine == wanted);
+        if (lane == j) mine = equal & own_lanes ? list.degree - picks + j : wanted;
+      }
+      if (chooses) position = mine, rank = 0;
+      for (int j = 0; j < most_picks; ++j) {
+        const int64_t other = __shfl_sync(kWholeWarp, position, j, kLanes);
+        rank += chooses && j < picks && other < position ? 1 : 0;
+      }
+    }
+    if (lane < picks) edges_of<kEdgeIds, kExcludes>(graph, arrays, start, list, i, first).put(rank, position);
+  }
+}
+
 // Of a hop after its draw: its first edge, and how many it has, `most` if the host knows that.
 struct DrawnRange {
   int64_t first, size;

@@ -25,6 +25,12 @@ auto draw_kernel_of(bool edge_ids, bool excludes) {
   return edge_ids ? draw_kernel<true, false> : draw_kernel<false, false>;
 }
 
+template <int kLanes>
+auto draw_few_kernel_of(bool edge_ids, bool excludes) {
+  if (excludes) return edge_ids ? draw_few_kernel<kLanes, true, true> : draw_few_kernel<kLanes, false, true>;
+  return edge_ids ? draw_few_kernel<kLanes, true, false> : draw_few_kernel<kLanes, false, false>;
+}
+
 template <bool kImportance>
 auto draw_layer_kernel_of(bool edge_ids, bool excludes) {
   if (excludes) {
@@ -320,6 +326,13 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
     } else if (numbers_.dependency > 0) {
       const auto kernel = draw_layer_kernel_of<false>(query.edge_ids, arrays.exclusions.starts != nullptr);
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, {numbers_, hop.number, {}});
+    } else if (hop.fanout[relation] >= 0 && hop.fanout[relation] <= kWarp / 2 && key.draw != Draw::kReplaced) {
+      const bool excludes = arrays.exclusions.starts != nullptr;
+      const int lanes = hop.fanout[relation] <= kWarp / 4 ? kWarp / 4 : kWarp / 2;
+      const auto kernel = lanes == kWarp / 4 ? draw_few_kernel_of<kWarp / 4>(query.edge_ids, excludes)
+                                             : draw_few_kernel_of<kWarp / 2>(query.edge_ids, excludes);
+      kernel<<<base::grid_for(lists * lanes, max_blocks_), kBlockThreads, 0, stream>>>(graph, arrays, lists, key,
+                                                                                       hop.fanout[relation]);
     } else {
       const auto kernel = draw_kernel_of(query.edge_ids, arrays.exclusions.starts != nullptr);
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key);

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from cohort_gnn.base.errors import CohortError, found_full, why
 
 LOG = logging.getLogger(__name__)
-COPIED_AT_ONCE = 1 << 24  # bytes
+COPIED_AT_ONCE = 1 << 26  # bytes
 FICLONERANGE = 0x4020940D  # of linux/fs.h
 
 Value = TypeVar("Value")
@@ -187,6 +187,14 @@ def copy_bytes(
     _copy(source, target, offset + done, position + done, count - done, is_stopped)
     os.lseek(target, position + count, os.SEEK_SET)
     return are_shared
+
+
+def is_in_memory(path: Path) -> bool:
+    """Whether a file is in a file system of memory, tmpfs, in which one thread cannot write as fast as several."""
+    device = path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return any(words[2] == number and words[words.index("-") + 1] == "tmpfs" for words in mounts)
 
 
 def _share(source: int, target: int, offset: int, position: int, count: int) -> bool:

@@ -173,11 +173,13 @@ void digest_rows_of(const ConstBytes& rows, const Digests& digests, const std::o
 }
 
 // The indices are nodes of the sources' type, as demand_in_range() has seen.
-void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks& is_marked, const Marks& reached) {
+void mark_targets_of(const Ids& indptr, const Indices& indices, const ConstMarks& is_marked, const Marks& reached,
+                     const Look& look) {
   const base::CscRef csc = csc_of(indptr, indices);
   base::require(static_cast<int64_t>(reached.shape(0)) == csc.num_nodes, "a mark for each target");
   const std::span marks{is_marked.data(), is_marked.shape(0)};
-  run_interruptibly([&](const std::stop_token& stop) { mark_targets(csc, marks, reached.data(), stop); });
+  const auto work = [&](const std::stop_token& stop) { mark_targets(csc, marks, reached.data(), stop); };
+  run_interruptibly(work, [&] { look_at(look); });
 }
 
 using Degrees = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // int32 [targets], written
@@ -418,9 +420,9 @@ void add_rows(nb::module_& m) {
         "uint64 [m], of itself and rows indptr[i] to indptr[i + 1]. look() is called about 20 times a second; what it "
         "raises ends the work.");
   m.def(
-      "mark_targets", &mark_targets_of, "indptr"_a, "indices"_a, "is_marked"_a, "reached"_a,
+      "mark_targets", &mark_targets_of, "indptr"_a, "indices"_a, "is_marked"_a, "reached"_a, "look"_a = nb::none(),
       "reached[v] becomes true where one of the in-neighbours of v is marked: bool [sources] -> bool [targets], filled "
-      "in place.");
+      "in place. look() as above.");
   m.def(
       "lists_of_nodes", &lists_of_nodes, "indptr"_a, "indices"_a, "nodes"_a, "keys"_a, "new_sources"_a, "new_targets"_a,
       "most"_a, "seed"_a, "most_edges"_a, "times"_a = nb::none(), "new_times"_a = nb::none(), "are_numbered"_a = false,

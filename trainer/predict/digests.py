@@ -1,8 +1,6 @@
 """Digests of what a model reads of each node and of each list of in-neighbours: two of them say what has changed."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,63 +12,11 @@ from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.full_blocks import pieces_below
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of
-from cohort_gnn.trainer.predict.row_digests import DigestsOf, described, new_digests
+from cohort_gnn.trainer.predict.row_digests import Digests, DigestsOf, described, new_digests
 
 DECODED_AT_ONCE = 64 << 20  # bytes of rows
-COMPARED_AT_ONCE = 1 << 20  # digests
 
 Part: TypeAlias = tuple[str, ArrayRows | PreparedRows | np.ndarray]  # of rows: what it is called, and its values
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What has changed in a graph.
-
-    Attributes:
-        first_new: by node type, the number of nodes that were there: those from it on are new.
-        nodes: by node type, int64 [any], ascending: the nodes that were there whose features or times are others.
-        lists: by edge type, int64 [any], ascending: the target nodes that were there whose in-neighbours, or the times
-            or features of whose edges, are others.
-    """
-
-    first_new: Mapping[str, int]
-    nodes: Mapping[str, np.ndarray]
-    lists: Mapping[EdgeType, np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class Digests:
-    """Of a graph, as a model reads it.
-
-    Attributes:
-        nodes: uint64 [nodes] of each type.
-        lists: uint64 [targets] of each edge type.
-    """
-
-    nodes: Mapping[str, np.ndarray]
-    lists: Mapping[EdgeType, np.ndarray]
-
-    def since(self, before: "Digests") -> Changes:
-        """What has changed since other digests were made."""
-        first_new = {name: min(len(before.nodes[name]), len(digests)) for name, digests in self.nodes.items()}
-        return Changes(
-            first_new,
-            {name: _others(before.nodes[name], digests) for name, digests in self.nodes.items()},
-            {relation: _others(before.lists[relation], digests) for relation, digests in self.lists.items()},
-        )
-
-
-def _others(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """int64 [any]: where two arrays differ, as far as both have elements."""
-    both = min(len(before), len(after))
-
-    def others_from(first: int) -> np.ndarray:
-        some = slice(first, min(first + COMPARED_AT_ONCE, both))
-        return first + np.flatnonzero(before[some] != after[some])
-
-    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-        others = threads.map(others_from, range(0, both, COMPARED_AT_ONCE))
-        return np.concatenate([np.empty(0, np.int64), *others])
 
 
 def digests_of(

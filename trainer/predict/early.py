@@ -1,11 +1,11 @@
 """What the program of `cohort predict` does while it loads its packages: it checks the data set, and for --update it
-copies scores and makes digests."""
+copies scores, makes digests and looks for what has changed."""
 
 import contextlib
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,8 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.trainer.predict.copies import Copies
-from cohort_gnn.trainer.predict.row_digests import DigestsOf, plain_digests
+from cohort_gnn.trainer.predict.marks import Marks, marks_since
+from cohort_gnn.trainer.predict.row_digests import Digests, DigestsOf, plain_digests
 
 NUMBERS = re.compile(r"\d+")
 
@@ -38,6 +39,7 @@ class EarlyWork:
         self._lock, self._is_late, self._is_over = threading.Lock(), False, False
         self._data: Future[StoredGraph] | None = None
         self._digests: Future[dict[DigestsOf, np.ndarray]] | None = None
+        self._marks: Future[Marks | None] | None = None
         self._files = contextlib.ExitStack()
 
     def __enter__(self) -> "EarlyWork":
@@ -57,6 +59,7 @@ class EarlyWork:
                 return
             checked = self._data = Future()
             digests = self._digests = Future() if job["keep"] or job["update"] else None
+            marks = self._marks = Future() if job["update"] else None
         try:
             data = open_dataset(job["dataset"])
             with contextlib.suppress(Exception):  # the program meets it again, and says it
@@ -65,8 +68,12 @@ class EarlyWork:
             checked.set_result(data)
             if digests:
                 digests.set_result(plain_digests(data, self._go_on))
+                if marks:
+                    marks.set_result(marks_since(data, _digests_before(Path(job["update"])), digests.result(), self._go_on))
         except BaseException as error:
-            (digests if digests and checked.done() else checked).set_exception(error)
+            for future in filter(None, (checked, digests, marks)):
+                if not future.done():
+                    future.set_exception(error)
 
     def open_checked(self, folder: str) -> StoredGraph:
         """The data set, all of whose ids are in range; from now on nothing else begins."""
@@ -83,6 +90,12 @@ class EarlyWork:
         with contextlib.suppress(Exception):  # then the program makes them
             return self._digests.result() if self._digests else {}
         return {}
+
+    def marks(self) -> Marks | None:
+        """The same."""
+        with contextlib.suppress(Exception):
+            return self._marks.result() if self._marks else None
+        return None
 
     def _go_on(self) -> None:
         if self._is_over:
@@ -103,3 +116,14 @@ class EarlyWork:
             self._go_on()
             self.output = self._files.enter_context(begun_file(out))
             self.copies.begin(scores, self.output.path, count)
+
+
+def _digests_before(update: Path) -> Digests:
+    """What --keep has left; the program finds out whether its files are whole."""
+    record = json.loads((update / "record.json").read_bytes())
+    edge_types = [tuple(relation) for relation, _ in record["edges"]]
+
+    def arrays(what: str, names: Iterable) -> dict:
+        return {name: map_array(update / record["rows"] / f"{what}-{place}.npy") for place, name in enumerate(names)}
+
+    return Digests(arrays("nodes", record["nodes"]), arrays("lists", edge_types))

@@ -28,7 +28,7 @@ from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.spec.run_file import read_run_json
-from cohort_gnn.trainer.predict.digests import Digests
+from cohort_gnn.trainer.predict.row_digests import Digests
 
 RECORD = "record.json"
 CURE = "predict all: leave out --update"

@@ -404,7 +404,7 @@ def all_rows(
         if kept is not None:
             stack.enter_context(FileWriter()).write(partial(keep_digests, kept, digests))
         if before is not None:
-            reached = reached_by(digests.since(before.digests()), layers, data)
+            reached = reached_by(digests.since(before.digests()), layers, data, early.marks())
             if reached is None:
                 LOG.info("what has changed reaches most of the graph: all is computed")
                 early.copies.stop()

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.dataset import _native as dataset_native
 from cohort_gnn.nn.row_tiles import row_tiles
 from cohort_gnn.trainer.predict.copies import Copies
-from cohort_gnn.trainer.predict.digests import Changes
 from cohort_gnn.trainer.predict.kept_layers import Before, layer_file
 from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, RowsByType, keep_scores
+from cohort_gnn.trainer.predict.marks import Marks, mark_targets
 from cohort_gnn.trainer.predict.node_rows import ArrayRows, UpdatedRows, new_rows
+from cohort_gnn.trainer.predict.row_digests import Changes
 
 MOST_REACHED = 0.8  # of all work; of SAGE and GCN, 0.85 and 0.95 take as long as all nodes in their order
 
@@ -33,8 +33,11 @@ class Reached:
     work: int
 
 
-def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reached | None:
+def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph, marks: Marks | None = None) -> Reached | None:
     """None: so many that computing all takes no longer.
+
+    Args:
+        marks: a part of it that is there already.
 
     A layer's row is another if the node is new, its list of in-neighbours has changed, or the layer reads a row that
     has: the node's own or that of an in-neighbour. Layers that divide by the degrees of in-neighbours (GCN) read
@@ -58,7 +61,7 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph) -> Reache
                 if not layers.model.two_sided:
                     sources[lists] = True
                 if sources.any():
-                    dataset_native.mark_targets(edges.indptr, edges.indices, sources, after[name])
+                    mark_targets(data, relation, sources, after[name], marks)
         nodes = {name: torch.from_numpy(np.flatnonzero(after[name])) for name in names}
         work += sum(layers.work_of(number, name, ids) for name, ids in nodes.items())
         if work > MOST_REACHED * layers.work:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 import warnings
@@ -18,6 +19,7 @@ import torch
 from processes import ALL_TESTS, ran
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import is_in_memory
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.stored_graph import FeatureTable, NodeTable, Relation, StoredGraph
 from cohort_gnn.launch.main import main
@@ -26,7 +28,7 @@ from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict import copies, digests, kept_layers, node_rows, program, update
+from cohort_gnn.trainer.predict import copies, digests, kept_layers, marks, node_rows, program, update
 from cohort_gnn.trainer.predict.copies import Copies
 from cohort_gnn.trainer.predict.digests import digests_of
 from cohort_gnn.trainer.predict.early import EarlyWork
@@ -318,6 +320,47 @@ def test_copies_end_that_nobody_waits_for(tmp_path, monkeypatch):
         some.begin(rows, tmp_path / "new.npy", 20)
         assert begun.wait(60)
         raise KeyError
+
+
+def test_several_threads_copy_into_memory(tmp_path, monkeypatch):
+    """Where there are cores for them; the kernel copies into other file systems, and few rows."""
+    monkeypatch.setattr(copies, "COPIED_AT_ONCE", 100)
+    monkeypatch.setattr(copies, "copy_bytes", Mock(side_effect=KeyError))
+    np.save(tmp_path / "old.npy", np.arange(3000, dtype=np.float32).reshape(1000, 3))
+    rows = np.load(tmp_path / "old.npy", mmap_mode="r")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, Copies() as some:
+        for cores, file, count in ((16, "new.npy", 1000), (16, "less.npy", 500), (16, "few.npy", 8), (4, "slow.npy", 1000)):
+            monkeypatch.setattr(copies.os, "sched_getaffinity", lambda _, cores=cores: range(cores))
+            if file in ("few.npy", "slow.npy"):
+                with pytest.raises(KeyError):
+                    some.end(rows, Path(folder, file), count)
+            else:
+                assert not some.end(rows, Path(folder, file), count)
+                assert np.array_equal(np.load(Path(folder, file)), rows[:count])
+        monkeypatch.setattr(copies.os, "sched_getaffinity", lambda _: range(16))
+        full = Mock(side_effect=OSError(28, "No space left on device"))
+        with monkeypatch.context() as no_room, pytest.raises(OSError, match=r"No space left.*full\.npy"):
+            no_room.setattr(copies.os, "posix_fallocate", full)
+            some.end(rows, Path(folder, "full.npy"), 1000)
+        assert is_in_memory(Path(folder, "new.npy"))
+    assert not is_in_memory(Path("/proc/self/stat"))
+
+
+def test_what_is_reached_is_early_marks_before_the_packages_are_there(kept, monkeypatch):
+    """And only what an update would have early_marks itself is taken."""
+    early = EarlyWork()
+    job = {"dataset": kept / "data", "out": kept / "new.npy", "update": kept / "rows", "classes": False, "nodes": None}
+    early.begin(json.dumps(job | {"keep": None}, default=str))
+    early_marks = early.marks()
+    assert early_marks is not None and 0 < early_marks.sources.sum() < early_marks.reached.sum()
+    everything, native = (kept / "all.npy").read_bytes(), Mock(side_effect=marks.dataset_native.mark_targets)
+    for there, calls in ((early_marks, 0), (replace(early_marks, sources=~early_marks.sources), 1), (None, 1)):
+        with monkeypatch.context() as once:
+            native.reset_mock()
+            once.setattr(marks, "dataset_native", Mock(mark_targets=native))
+            once.setattr(EarlyWork, "marks", lambda _, there=there: there)
+            assert predicted(kept, "new.npy", update=kept / "rows") == everything
+            assert native.call_count == calls
 
 
 def test_a_kill_leaves_what_was_there(kept, monkeypatch):

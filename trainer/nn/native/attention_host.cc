@@ -1,5 +1,6 @@
 #include "trainer/nn/native/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trainer/nn/native/host_rows.h"
@@ -7,71 +8,113 @@
 namespace cohort::trainer {
 namespace {
 
-// One head of one row: goes over its edges in their order, its own last.
+// All heads of one row.
 template <typename A, typename Call>
-class RowHead {
+class RowHeads {
  public:
-  RowHead(const Call& call, int64_t row, int64_t head)
-      : call_(call), row_(row), head_(head), target_(call.scores.target ? target_score() : A{0}) {}
+  RowHeads(const Call& call, int64_t row)
+      : call_(call),
+        row_(row),
+        slope_(static_cast<A>(call.scores.slope)),
+        target_(call.scores.target ? static_cast<const A*>(call.scores.target) + row * call.scores.target_stride
+                                   : nullptr) {}
 
-  // f(at, own, x): where the edge's elements stand, whether it is the row's own, and what leaky_relu is taken of.
+  // Goes over the row's edges in their order, its own last: f(at, own, index), where the edge's elements of the first
+  // head stand, std::true_type if it is the row's own, and which source it comes from.
   template <typename F>
   void for_each(F&& f) const {
     const EdgeRange range = range_of(call_.block, row_);
     for (int64_t e = range.begin; e < range.end; ++e) {
       const int64_t index = call_.block.index[e];
-      const int64_t at = e * call_.dim + head_;
-      if (!(call_.block.skip_self && index == row_)) f(at, false, ends_score(index) + of(call_.scores.edge, at));
+      if (!(call_.block.skip_self && index == row_)) f(e * call_.dim, std::false_type{}, index);
     }
-    const int64_t at = row_ * call_.dim + head_;
-    if (row_ < call_.num_own) f(at, true, ends_score(row_) + of(call_.scores.own_edge, at));
+    if (row_ < call_.num_own) f(row_ * call_.dim, std::true_type{}, row_);
   }
 
-  A leaky(A x) const { return x > 0 ? x : x * static_cast<A>(call_.scores.slope); }
-  A slope(A x) const { return x > 0 ? A{1} : static_cast<A>(call_.scores.slope); }
+  // f(head, x) for each head of an edge; leaky_relu is taken of x.
+  template <typename F>
+  void for_heads(int64_t at, bool own, int64_t index, F&& f) const {
+    const A* source = source_of(index);
+    const void* of_edges = own ? call_.scores.own_edge : call_.scores.edge;
+    const A* edge = of_edges ? static_cast<const A*>(of_edges) + at : nullptr;
+    for (int64_t head = 0; head < call_.dim; ++head) {
+      const A x = source[head] + (target_ ? target_[head] : A{0}) + (edge ? edge[head] : A{0});
+      f(head, x);
+    }
+  }
+
+  // Asks for the scores of a source that comes soon.
+  void fetch(int64_t edge) const {
+    if (edge < call_.block.num_edges) __builtin_prefetch(source_of(call_.block.index[edge]));
+  }
+
+  A leaky(A x) const {
+    const A low = x * slope_;
+    return x > 0 ? x : low;
+  }
+  A slope(A x) const { return x > 0 ? A{1} : slope_; }
 
  private:
-  static A of(const void* scores, int64_t at) { return scores ? static_cast<const A*>(scores)[at] : A{0}; }
-  A ends_score(int64_t index) const {
-    return static_cast<const A*>(call_.scores.source)[index * call_.scores.source_stride + head_] + target_;
-  }
-  A target_score() const {
-    return static_cast<const A*>(call_.scores.target)[row_ * call_.scores.target_stride + head_];
+  const A* source_of(int64_t index) const {
+    return static_cast<const A*>(call_.scores.source) + index * call_.scores.source_stride;
   }
 
   const Call& call_;
-  const int64_t row_, head_;
-  const A target_;
+  const int64_t row_;
+  const A slope_;
+  const A* const target_;  // [heads]; null: zeros
 };
 
 template <typename A>
-void weigh(const AttentionCall& call, int64_t row, int64_t head) {
-  const RowHead<A, AttentionCall> edges(call, row, head);
+void weigh(const AttentionCall& call, int64_t row) {
+  const RowHeads<A, AttentionCall> edges(call, row);
   A *weights = static_cast<A*>(call.weights), *own_weights = static_cast<A*>(call.own_weights);
-  A largest = -INFINITY, sum = 0;
-  edges.for_each([&](int64_t, bool, A x) { largest = edges.leaky(x) > largest ? edges.leaky(x) : largest; });
-  edges.for_each([&](int64_t at, bool own, A x) {
-    const A power = std::exp(edges.leaky(x) - largest);
-    (own ? own_weights : weights)[at] = power;
-    sum += power;
+  A *largest = static_cast<A*>(call.largest) + row * call.dim, *sums = static_cast<A*>(call.sums) + row * call.dim;
+  std::fill(largest, largest + call.dim, -INFINITY);
+  std::fill(sums, sums + call.dim, A{0});
+  edges.for_each([&](int64_t at, auto own, int64_t index) {
+    A* to = (own ? own_weights : weights) + at;
+    if (!own) edges.fetch(at / call.dim + kEdgesAhead);
+    edges.for_heads(at, own, index, [&](int64_t head, A x) {
+      to[head] = edges.leaky(x);
+      largest[head] = to[head] > largest[head] ? to[head] : largest[head];
+    });
   });
-  edges.for_each([&](int64_t at, bool own, A) { (own ? own_weights : weights)[at] /= sum; });
+  edges.for_each([&](int64_t at, auto own, int64_t) {
+    A* to = (own ? own_weights : weights) + at;
+    for (int64_t head = 0; head < call.dim; ++head) {
+      to[head] = std::exp(to[head] - largest[head]);
+      sums[head] += to[head];
+    }
+  });
+  edges.for_each([&](int64_t at, auto own, int64_t) {
+    A* to = (own ? own_weights : weights) + at;
+    for (int64_t head = 0; head < call.dim; ++head) to[head] /= sums[head];
+  });
 }
 
 template <typename A>
-void grade(const AttentionGradCall& call, int64_t row, int64_t head) {
-  const RowHead<A, AttentionGradCall> edges(call, row, head);
+void grade(const AttentionGradCall& call, int64_t row) {
+  const RowHeads<A, AttentionGradCall> edges(call, row);
   const A *weights = static_cast<const A*>(call.weights), *own_weights = static_cast<const A*>(call.own_weights);
   A *grads = static_cast<A*>(call.grads), *own_grads = static_cast<A*>(call.own_grads);
-  A dot = 0, sum = 0;
-  edges.for_each(
-      [&](int64_t at, bool own, A) { dot += own ? own_weights[at] * own_grads[at] : weights[at] * grads[at]; });
-  edges.for_each([&](int64_t at, bool own, A x) {
-    A& grad = (own ? own_grads : grads)[at];
-    grad = (own ? own_weights : weights)[at] * (grad - dot) * edges.slope(x);
-    sum += grad;
+  A* dots = static_cast<A*>(call.sums) + row * call.dim;
+  A* target_grads = static_cast<A*>(call.target_grads) + row * call.target_grads_stride;
+  std::fill(dots, dots + call.dim, A{0});
+  std::fill(target_grads, target_grads + call.dim, A{0});
+  edges.for_each([&](int64_t at, auto own, int64_t) {
+    const A *weight = (own ? own_weights : weights) + at, *grad = (own ? own_grads : grads) + at;
+    for (int64_t head = 0; head < call.dim; ++head) dots[head] += weight[head] * grad[head];
   });
-  static_cast<A*>(call.target_grads)[row * call.target_grads_stride + head] = sum;
+  edges.for_each([&](int64_t at, auto own, int64_t index) {
+    const A* weight = (own ? own_weights : weights) + at;
+    A* grad = (own ? own_grads : grads) + at;
+    if (!own) edges.fetch(at / call.dim + kEdgesAhead);
+    edges.for_heads(at, own, index, [&](int64_t head, A x) {
+      grad[head] = weight[head] * (grad[head] - dots[head]) * edges.slope(x);
+      target_grads[head] += grad[head];
+    });
+  });
 }
 
 // Edges that do not count have weights, and gradients, of 0.
@@ -95,7 +138,7 @@ void for_rows(const Call& call, F&& f) {
 void run_on_host(const AttentionCall& call) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     for_rows(call, [&](int64_t row) {
-      for (int64_t head = 0; head < call.dim; ++head) weigh<Sum<T>>(call, row, head);
+      weigh<Sum<T>>(call, row);
       clear_skipped(call.block, row, call.dim, static_cast<Sum<T>*>(call.weights));
     });
   });
@@ -104,7 +147,7 @@ void run_on_host(const AttentionCall& call) {
 void run_on_host(const AttentionGradCall& call) {
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     for_rows(call, [&](int64_t row) {
-      for (int64_t head = 0; head < call.dim; ++head) grade<Sum<T>>(call, row, head);
+      grade<Sum<T>>(call, row);
       clear_skipped(call.block, row, call.dim, static_cast<Sum<T>*>(call.grads));
     });
   });

@@ -26,7 +26,8 @@ void place_edges(const TransposeCall& call, int64_t begin, int64_t end) {
 
 }  // namespace
 
-// Each thread looks at all edges, and has some of the columns: as many as each other first, then those of as many edges.
+// Each thread looks at all edges, and has some of the columns: as many as each other first, then those of as many
+// edges.
 void run_on_host(const TransposeCall& call) {
   const BlockRef& block = call.block;
   const int64_t num_edges = block.first(block.num_rows), num_columns = call.num_columns;

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 
 #include "tests/trainer/nn/native/random_block.h"
+#include "trainer/nn/native/host_rows.h"
 #include "trainer/nn/native/sum_rows.h"
 #include "trainer/nn/native/transpose.h"
 
@@ -70,21 +72,28 @@ TEST(SumRows, AllFactorsAtOnce) {
 }
 
 TEST(Transpose, KeepsEveryEdgeInOrder) {
-  const RandomBlock block(120, kReduceSources, 8);
-  std::vector<int64_t> offsets(kReduceSources + 1), rows(block.index.size());
-  std::vector<int32_t> edges(block.index.size());
-  run_on_host(TransposeCall{block.ref(), kReduceSources, offsets.data(), rows.data(), edges.data()});
-  ASSERT_EQ(offsets.back(), block.num_edges());
-  for (int64_t source = 0; source < kReduceSources; ++source) {
-    int32_t before = -1;
-    for (auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(source)]);
-         at < static_cast<std::size_t>(offsets[static_cast<std::size_t>(source) + 1]); ++at) {
-      ASSERT_GT(edges[at], before);
-      before = edges[at];
-      ASSERT_EQ(block.index[static_cast<std::size_t>(before)], source);
-      ASSERT_EQ(block.ref().row_at(before), rows[at]);
+  const RandomBlock block(240, kReduceSources, 8);
+  ASSERT_GT(block.num_edges(), kFewElements);
+  const int threads_before = omp_get_max_threads();
+  for (const int threads : {1, 2, 7, 64}) {
+    omp_set_num_threads(threads);
+    std::vector<int64_t> offsets(kReduceSources + 1, -1), rows(block.index.size());
+    std::vector<int32_t> edges(block.index.size());
+    run_on_host(TransposeCall{block.ref(), kReduceSources, offsets.data(), rows.data(), edges.data()});
+    ASSERT_EQ(offsets.front(), 0);
+    ASSERT_EQ(offsets.back(), block.num_edges());
+    for (int64_t source = 0; source < kReduceSources; ++source) {
+      int32_t before = -1;
+      for (auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(source)]);
+           at < static_cast<std::size_t>(offsets[static_cast<std::size_t>(source) + 1]); ++at) {
+        ASSERT_GT(edges[at], before);
+        before = edges[at];
+        ASSERT_EQ(block.index[static_cast<std::size_t>(before)], source);
+        ASSERT_EQ(block.ref().row_at(before), rows[at]);
+      }
     }
   }
+  omp_set_num_threads(threads_before);
 }
 
 TEST(Elements, NarrowingRoundsToEven) {

@@ -39,7 +39,8 @@ TEST(Attention, WeightsAreSoftmaxesOverARowsEdges) {
   const Case c;
   const auto source = random_elements<double>(kSources * kHeads, 4),
              target = random_elements<double>(kRows * kHeads, 5);
-  std::vector<double> weights(c.weights.size(), -1), own(c.own_weights.size()), scratch(kRows * kHeads);
+  std::vector<double> weights(c.weights.size(), -1), own(c.own_weights.size());
+  std::vector<double> largest(kRows * kHeads), sums(kRows * kHeads);
   run_on_host(AttentionCall{c.ref(),
                             Dtype::kFloat64,
                             kHeads,
@@ -47,8 +48,8 @@ TEST(Attention, WeightsAreSoftmaxesOverARowsEdges) {
                             kOwn,
                             weights.data(),
                             own.data(),
-                            scratch.data(),
-                            scratch.data()});
+                            largest.data(),
+                            sums.data()});
   const auto power = [&](int64_t i, int64_t j, int64_t h) {
     const double x = at(source, j * kHeads + h) + at(target, i * kHeads + h);
     return std::exp(x > 0 ? x : 0.2 * x);

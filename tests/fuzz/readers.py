@@ -35,9 +35,9 @@ from cohort_gnn.spec.run import RunSpec, TrainerSpec, as_json
 from cohort_gnn.trainer.loop import checkpoint
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.row_digests import Digests
 from cohort_gnn.trainer.predict.kept_layers import keep_digests, kept_folder, read_before
 from cohort_gnn.trainer.predict.program import model_of_run
+from cohort_gnn.trainer.predict.row_digests import Digests
 
 MEMORY_BYTES = 32_000_000  # for sorting
 

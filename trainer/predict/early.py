@@ -67,12 +67,13 @@ class EarlyWork:
             demand_in_range(job["dataset"], self._go_on)
             checked.set_result(data)
             if digests:
-                digests.set_result(plain_digests(data, self._go_on))
+                digests.set_result(now := plain_digests(data, self._go_on))
                 if marks:
-                    marks.set_result(marks_since(data, _digests_before(Path(job["update"])), digests.result(), self._go_on))
+                    marks.set_result(marks_since(data, _digests_before(Path(job["update"])), now, self._go_on))
         except BaseException as error:
-            for future in filter(None, (checked, digests, marks)):
-                if not future.done():
+            futures: list[Future | None] = [checked, digests, marks]
+            for future in futures:
+                if future and not future.done():
                     future.set_exception(error)
 
     def open_checked(self, folder: str) -> StoredGraph:

@@ -54,7 +54,7 @@ def reached_by(changes: Changes, layers: Layerwise, data: StoredGraph, marks: Ma
         for name in names:
             after[name] = changed[name].copy()
             for relation in layers.into(number, name):
-                edges, lists = data.edge_types[relation], changes.lists[relation]
+                lists = changes.lists[relation]
                 after[name][lists] = True
                 sources = changed[relation[0]].copy()
                 sources[changes.first_new[relation[0]] :] = False  # the edges of new nodes are in lists that changed

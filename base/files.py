@@ -103,6 +103,11 @@ def scratch_folder(name: str) -> Iterator[Path]:
         yield folder
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file is in a folder of `temporary_folder`, and nobody finds it later."""
+    return any(re.fullmatch(r".+\.\d+-[0-9a-f]{8}\.tmp", folder.name) for folder in path.parents)
+
+
 def remove_temporaries(path: Path) -> None:
     """Removes the temporary files of a file whose writers have ended or were killed, where that is possible."""
     name = re.compile(re.escape(path.name) + r"\.\d+-[0-9a-f]{8}\.tmp")

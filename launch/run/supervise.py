@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.early import EarlyProgram
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import is_temporary
 from cohort_gnn.base.machine import STARTERS
 from cohort_gnn.base.programs import (
     describe_channel,
@@ -204,7 +205,8 @@ class Supervisor:
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):
                 lines.append(f"  it said: {_own_words(stage['error'], [earlier.process.pid for earlier in ended[:i]])}")
-            lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
+            place = "" if is_temporary(child.log) else f" ({child.log})"
+            lines.append(f"  end of its log{place}:\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
         if self.meeting:
             reason = (re.sub(r"\s*\n\s*", "; ", line.strip()) for line in lines[:3] if "end of its log" not in line)

@@ -9,6 +9,7 @@ import time
 import pytest
 from processes import wait_until
 
+from cohort_gnn.base.files import scratch_folder
 from cohort_gnn.base.programs import end_processes, has_ended, is_stopped, runs
 from cohort_gnn.launch.run import stopping, supervise
 from cohort_gnn.launch.run.stopping import (
@@ -85,3 +86,18 @@ def test_a_process_that_is_stopped_is_named_each_time(monkeypatch, caplog, tmp_p
     finally:
         supervisor.stop()
     assert not is_stopped(pid), "it has ended"
+
+
+def test_a_failure_names_a_log_that_stays(monkeypatch, caplog, tmp_path):
+    """Not one in a folder that is removed, as those of `cohort digest` and `cohort bench` are."""
+    monkeypatch.setattr(supervise, "GRACE_SECONDS", 0.0)
+    command = [sys.executable, "-c", "raise SystemExit('no such thing')"]
+    with scratch_folder("supervise-test") as folder:
+        for out in (tmp_path, folder):
+            caplog.clear()
+            supervisor = Supervisor([out], None)
+            supervisor.start("trainer", command, out / "trainer.log", {})
+            supervisor.children[0].process.wait()
+            assert supervisor.watch() == 1
+            place = f" ({out / 'trainer.log'})" if out == tmp_path else ""
+            assert f"end of its log{place}:\n    no such thing" in caplog.text

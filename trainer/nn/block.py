@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn.operators import operator
+from cohort_gnn.nn.operators import demand_run, operator
 from cohort_gnn.trainer.offsets import OFFSETS
 
 
@@ -77,8 +77,9 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         edge_index: int64 [2, num_edges], row 0 source, row 1 target; on a GPU nobody checks that ids are in range.
 
     Raises:
-        CohortError: no such edges.
+        CohortError: no such edges, or torch records what layers do.
     """
+    demand_run()
     if isinstance(edge_index, Block):
         if edge_index.own_row_index is not None:
             raise CohortError("block", "one whose sources are the rows of x", "a Block with own_row_index")

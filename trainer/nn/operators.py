@@ -36,6 +36,7 @@ class Operator:
     def __call__(self, *args, **kwargs):
         if getattr(forward_ad, "_current_level", -1) >= 0:  # torch would take the tangents for zeros
             raise not_derived("tangents (torch.func.jvp, jacfwd)")
+        demand_run()
         return self.overload(*args, **kwargs)
 
     def register_fake(self, shapes: Callable) -> None:
@@ -59,6 +60,21 @@ class Operator:
 def operator(name: str) -> Callable[[Callable], Operator]:
     """A decorator for the body of an Operator."""
     return lambda body: Operator(name, body)
+
+
+def is_recorded() -> bool:
+    """Whether torch makes another program, or a derivative, of what layers do now: torch.jit.trace, torch.export,
+    torch.onnx, torch.func. It takes numbers of nodes for constants, or knows no rules of Cohort's operators."""
+    if torch.compiler.is_compiling():
+        return torch.compiler.is_exporting()
+    return torch.jit.is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def demand_run() -> None:
+    """Raises CohortError where it `is_recorded`."""
+    if is_recorded():
+        hint = "use PyG's layers; of a run cohort.load_model(RUN, layers='pyg')"
+        raise CohortError("cohort.nn", "layers that run", "torch.jit.trace, torch.export or torch.func", hint)
 
 
 def once_differentiable(backward: Callable) -> Callable:

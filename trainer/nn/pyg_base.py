@@ -1,6 +1,7 @@
 """What all layers on PyG's have in common: arguments that they do not take, and where PyG's own code runs."""
 
 import contextlib
+import copy
 import importlib.util
 import linecache
 import os
@@ -14,6 +15,7 @@ from torch_geometric import EdgeIndex
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.operators import is_recorded
 from cohort_gnn.nn.trim import has_message_hooks, has_plain_parts
 
 ADD = ("add", "sum")
@@ -30,6 +32,12 @@ class Checked:
         if limit := self.limit_of(self):
             name = type(self).__name__
             raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
+
+    def __prepare_scriptable__(self) -> pyg.MessagePassing:
+        """What torch.jit.script compiles: PyG's layer, with the same parameters."""
+        layer = copy.copy(self)
+        layer.__class__ = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("torch_geometric."))
+        return layer
 
     @classmethod
     def limit_of(cls, layer: pyg.MessagePassing) -> tuple[str, str] | None:
@@ -60,7 +68,8 @@ def remove_sources(layer_class: type) -> None:
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:
     """True where PyG's own code runs: sparse matrices, EdgeIndex, edges of int32, rows of several graphs with the same
-    edges, explanations, hooks on messages, linear layers inside that are no plain ones; not for Blocks.
+    edges, explanations, hooks on messages, linear layers inside that are no plain ones, and where torch records or
+    transforms what layers do; not for Blocks.
 
     Args:
         x: rows of nodes, or of sources and targets.
@@ -71,6 +80,8 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[T
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    if not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer) or not has_plain_parts(layer):
+    if not plain or isinstance(edge_index, EdgeIndex) or is_recorded():
+        return True
+    if has_message_hooks(layer) or not has_plain_parts(layer):
         return True
     return any(rows is not None and rows.dim() > 2 for rows in ([x] if isinstance(x, Tensor) else x or ()))

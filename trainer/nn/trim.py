@@ -10,6 +10,7 @@ from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.gatv2 import GATv2Rules
 from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.inputs import has_hooks, is_plain
+from cohort_gnn.nn.operators import is_recorded
 from cohort_gnn.nn.sage import SAGERules
 
 _CONTAINERS = (HeteroDictLinear, nn.ModuleDict, nn.ParameterDict)
@@ -32,6 +33,9 @@ class Trim(TrimToLayer):
     """
 
     parts: tuple[nn.ModuleList, nn.ModuleList, nn.Module | None]  # layers, norms, activation; a tuple is no submodule
+
+    def __prepare_scriptable__(self) -> TrimToLayer:
+        return TrimToLayer()
 
     @torch.jit.unused
     def forward(
@@ -56,7 +60,7 @@ class Trim(TrimToLayer):
     def _skips(self, x, edge_index, nodes: list[int], edges: list[int]) -> bool:
         layers, norms, act = self.parts
         is_plain = isinstance(x, Tensor) and isinstance(edge_index, Tensor) and not torch.compiler.is_compiling()
-        if not is_plain or len(layers) > len(edges):
+        if not is_plain or is_recorded() or len(layers) > len(edges):
             return False
         is_whole = (sum(nodes), sum(edges)) == (x.shape[0], edge_index.shape[1])
         by_row = isinstance(act, _ACTIVATIONS) and all(type(norm) in _NORMS for norm in norms)

@@ -12,10 +12,11 @@ from torch.autograd import forward_ad
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
+from torch_geometric.nn import GCN, GIN, GraphSAGE
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import accelerate
+from cohort_gnn.nn import accelerate, own_layers
 from cohort_gnn.nn.pyg_base import takes_pygs_way
 
 
@@ -225,6 +226,57 @@ def test_what_layers_do_not_derive_is_refused(kind):
     with pytest.raises((CohortError, RuntimeError), match="found tangents|implement the jvp"):
         with forward_ad.dual_level():
             rows_of(kind, layer, forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+class Alone(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, edge_index):
+        return self.layer(x, edge_index)
+
+
+@pytest.mark.parametrize("kind", ["sage", "sage max", "gcn", "gat", "gatv2", "transformer", "gin"])
+def test_programs_that_torch_records_are_those_of_pygs_layers(kind):
+    """For graphs of other sizes, too; traces of Cohort's layers kept the number of nodes."""
+    model, (x, edge_index) = Alone(KINDS[kind]().eval()), graph()
+    small, expected = (x[:20], random_edges(20, 20, 90)), model(x, edge_index)
+    accelerate(model)
+    assert_as_close(torch.jit.trace(model, small)(x, edge_index), expected)
+    sizes = ({0: torch.export.Dim.DYNAMIC}, {1: torch.export.Dim.DYNAMIC})
+    exported = torch.export.export(model, small, dynamic_shapes=sizes).module()
+    assert_as_close(exported(x, edge_index), expected)
+
+
+@pytest.mark.parametrize("make", [GCN, GraphSAGE, GIN])
+def test_scripts_of_torch_are_those_of_pygs_layers(make):
+    model, (x, edge_index) = make(7, 5, num_layers=2), graph()
+    expected = model(x, edge_index)
+    accelerate(model)
+    assert_as_close(torch.jit.script(model)(x, edge_index), expected)
+    assert_as_close(model(x, edge_index), expected)  # which has PyG's layers now
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transforms_of_torch_func_are_those_of_pygs_layers(kind):
+    layer, x = KINDS[kind]().eval(), graph()[0]
+    outputs = []
+
+    def function(rows):
+        return rows_of(kind, layer, rows).sin().sum()
+
+    for _ in range(2):
+        outputs.append(torch.func.jvp(function, (x,), (torch.ones_like(x),))[1])
+        outputs.append(torch.func.grad(function)(x))
+        accelerate(layer)
+    assert all(map(torch.equal, outputs[:2], outputs[2:]))
+
+
+@pytest.mark.parametrize("record", [torch.jit.trace, torch.export.export])
+def test_layers_without_pyg_are_not_recorded(record):
+    with pytest.raises(CohortError, match=r"cohort.load_model\(RUN, layers='pyg'\)"):
+        record(own_layers.SAGEConv(7, 5), graph())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -347,6 +347,11 @@ class NeighborLoader(Stateful):
         """The device of the batches."""
         return self._sampler.source.device
 
+    @property
+    def dataset(self) -> range:
+        """As PyG's: an entry for each seed or pair, so that ``len(loader.dataset)`` counts those of all ranks."""
+        return range(len(self._ids))
+
     def __len__(self) -> int:
         full, rest = divmod(len(self._ids), self.batch_size)
         num_ranks = self._sampler.process_rank.size

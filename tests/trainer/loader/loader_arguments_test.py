@@ -46,6 +46,13 @@ def test_the_graph_of_a_loader_is_what_it_was_made_with(cora):
         assert loader.data is graph and loader.with_edges(pairs).data is graph
 
 
+def test_scripts_divide_by_the_number_of_seeds(cora):
+    """PyG's examples: ``loss / len(loader.dataset)``, and a bar of so many steps."""
+    nodes, pairs = torch.arange(7), torch.arange(10).view(2, 5)
+    with loader_of(cora, input_nodes=nodes) as loader, LinkNeighborLoader(cora, [2], pairs, device="cpu") as links:
+        assert len(loader.dataset) == 7 and len(links.dataset) == 5 and len(loader.with_nodes(None).dataset) == 2708
+
+
 @pytest.mark.parametrize("name", ["shuffle", "drop_last", "disjoint", "edge_ids", "edge_weights", "reject_edges"])
 def test_a_switch_is_on_or_off(cora, name):
     of_pairs = name == "reject_edges"

@@ -156,12 +156,12 @@ class GATRules:
     def _scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
         lin = self._lin(for_targets=False)
-        materialize(lin, source.shape[1])
+        materialize(lin, source.shape[1], biased=False)
         with torch.autocast(source.device.type, enabled=False):
             if target is None:
                 return end_scores(source, self.score_vectors(for_targets=False)), None
             target_lin = self._lin(for_targets=True)
-            materialize(target_lin, target.shape[1])
+            materialize(target_lin, target.shape[1], biased=False)
             if not is_prefix(target, source):
                 scores = end_scores(source, self.score_vectors(for_targets=False))
                 return scores, end_scores(target, self.score_vectors(for_targets=True))
@@ -173,7 +173,7 @@ class GATRules:
 
     def _vectors(self, lin: nn.Module, *attentions: Tensor) -> Tensor:
         """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
-        require_plain(lin)
+        require_plain(lin, biased=False)
         weight = lin.weight.view(self.heads, self.out_channels, -1)
         attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
         return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)

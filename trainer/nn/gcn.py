@@ -53,7 +53,7 @@ class GCNRules:
 
     def _linear_of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
         """Rows are summed, then multiplied by the weights."""
-        materialize(self.lin, x.shape[1])
+        materialize(self.lin, x.shape[1], biased=False)
         rows = self._summed(x, block, loop, amp_dtype(x), activation)
         return linear(rows, self.lin.weight, self.bias)
 

@@ -65,7 +65,7 @@ class HGTRules:
         lin, width = self.kqv_lin.lins[name], self.out_channels
         require_plain(lin)
         parts = (slice(0, width), slice(2 * width, None)) if for_sources else (slice(width, 2 * width),)
-        arrays = (torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias))
+        arrays = [torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias) if array is not None]
         return F.linear(
             rows, *(arrays if torch.is_autocast_enabled(rows.device.type) else (a.to(rows) for a in arrays))
         )

@@ -104,25 +104,29 @@ def has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
-def is_plain(lin: nn.Module) -> bool:
+def is_plain(lin: nn.Module, biased: bool = True) -> bool:
     """Whether a linear layer has the weights that a call would use: nothing makes them, or other rows, before it, as
-    torch.nn.utils.prune and weight_norm and layers in its place (LoRA) do."""
+    torch.nn.utils.prune and weight_norm and layers in its place (LoRA) do. Not ``biased``: it may have no bias."""
     kind = type(lin)
     plain = (kind.__module__, kind.__name__) in _PLAIN and "forward" not in vars(lin)
-    return plain and len(lin._forward_pre_hooks) == hasattr(lin, "_hook")  # lazy layers have one
+    return (
+        plain and (biased or lin.bias is None) and len(lin._forward_pre_hooks) == hasattr(lin, "_hook")
+    )  # lazy layers have one
 
 
-def require_plain(lin: nn.Module) -> None:
-    """Raises CohortError unless the weights of a linear layer may be read."""
-    if not is_plain(lin):
+def require_plain(lin: nn.Module, biased: bool = True) -> None:
+    """Raises CohortError unless the weights of a linear layer may be read; not ``biased``: and it has no bias."""
+    if not is_plain(lin, biased):
         hint = "use the layers of PyG, and edge_index; of a run cohort.load_model(RUN, layers='pyg')"
-        actual = f"{type(lin).__name__}, which was changed (by torch.nn.utils.prune, weight_norm, LoRA or the like)"
+        actual = (
+            f"{type(lin).__name__}, which was changed (by torch.nn.utils.prune, weight_norm, LoRA, a bias or the like)"
+        )
         raise CohortError("a layer of cohort.nn", "plain linear layers inside", actual, hint)
 
 
-def materialize(lin: nn.Module, width: int) -> None:
-    """Gives a lazy linear layer its weights, as its first call would; raises CohortError unless they may be read."""
-    require_plain(lin)
+def materialize(lin: nn.Module, width: int, biased: bool = True) -> None:
+    """Gives a lazy linear layer its weights, as its first call would; raises CohortError as `require_plain` does."""
+    require_plain(lin, biased)
     if hasattr(lin, "_hook"):
         lin.initialize_parameters(lin, (torch.empty(0, width),))
 

@@ -25,6 +25,7 @@ class Checked:
     """What the layers have in common: arguments of PyG's that they do not take."""
 
     aggregations: tuple[str, ...] = ()  # that are taken; (): there is no choice
+    biasless: tuple[str, ...] = ()  # linear layers inside whose bias, which PyG gives them none, the rules do not read
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

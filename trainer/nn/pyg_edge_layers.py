@@ -71,6 +71,7 @@ class TransformerConv(Checked, TransformerRules, pyg.TransformerConv):
     """
 
     aggregations = ADD
+    biasless = ("lin_edge",)
     # PyG reads this from sources, which are not here
     propagate_type = {"query": Tensor, "key": Tensor, "value": Tensor, "edge_attr": OptTensor}
 
@@ -190,6 +191,7 @@ class RGATConv(Checked, RGATRules, pyg.RGATConv):
     """
 
     aggregations = ADD
+    biasless = ("lin_edge",)
     # PyG reads this from sources, which are not here
     propagate_type = {"x": Tensor, "edge_type": OptTensor, "edge_attr": OptTensor}
 

@@ -37,6 +37,7 @@ class SAGEConv(Checked, SAGERules, pyg.SAGEConv):
     """
 
     aggregations = AGGREGATIONS
+    biasless = ("lin_r",)
     propagate_type = {"x": OptPairTensor}  # PyG reads this from sources, which are not here
 
     def forward(
@@ -67,6 +68,7 @@ class GraphConv(Checked, GraphConvRules, pyg.GraphConv):
     """
 
     aggregations = tuple(SUMS)
+    biasless = ("lin_root",)
     propagate_type = {"x": OptPairTensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
 
     def forward(  # type: ignore[override]  # arguments in the order of PyG
@@ -103,6 +105,7 @@ class GCNConv(Checked, GCNRules, pyg.GCNConv):
     """
 
     aggregations = ADD
+    biasless = ("lin",)
     propagate_type = {"x": Tensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
 
     def forward(
@@ -141,6 +144,7 @@ class GATConv(Checked, GATRules, pyg.GATConv):
     """
 
     aggregations = ADD
+    biasless = ("lin", "lin_src", "lin_dst", "lin_edge")
     propagate_type = {"x": OptPairTensor, "alpha": Tensor}  # PyG reads these from sources, which are not here
     edge_updater_type = {"alpha": OptPairTensor, "edge_attr": OptTensor}
 
@@ -175,6 +179,7 @@ class HGTConv(Checked, HGTRules, pyg.HGTConv):
         CohortError: ``flow="target_to_source"``.
     """
 
+    biasless = ("k_rel", "v_rel")
     propagate_type = {"k": Tensor, "q": Tensor, "v": Tensor, "edge_attr": Tensor}  # PyG reads this from sources
 
     def forward(self, x_dict, edge_index_dict, num_targets: dict[str, int] | None = None) -> dict[str, Tensor]:

@@ -114,8 +114,8 @@ class SAGERules:
             return self.lin_l(rows)
         if not beside:
             return self.lin_l(rows) + self.lin_r(target)
-        for lin, width in ((self.lin_l, source.shape[1]), (self.lin_r, source.shape[1])):
-            materialize(lin, width)
+        materialize(self.lin_l, source.shape[1])
+        materialize(self.lin_r, source.shape[1], biased=False)
         weight = torch.cat((self.lin_l.weight, self.lin_r.weight), dim=1)
         out = linear(rows, weight, self.lin_l.bias)
         if summed == block.num_targets:

@@ -110,5 +110,6 @@ class TransformerRules:
         ones = weights.new_ones(1, self.heads).expand(block.num_sources, -1)
         total = weighted_sum(ones, weights, None, block.indptr, block.source, block.num_targets)
         # A bias of keys changes no softmax: its gradient is zero, as in PyG's layer.
-        bias = self.lin_value.bias + 0 * self.lin_key.bias
+        bias = self.lin_value.bias
+        bias = bias if self.lin_key.bias is None else bias + 0 * self.lin_key.bias
         return out + (total.unsqueeze(-1) * bias.view(self.heads, -1)).to(out.dtype)

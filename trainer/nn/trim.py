@@ -83,15 +83,17 @@ def has_message_hooks(layer: nn.Module) -> bool:
 
 def has_plain_parts(layer: nn.Module) -> bool:
     """Whether the rules may read the weights of the linear layers in a layer; the ``nn`` of a GINConv they call."""
-    lins = [part for name, part in layer.named_children() if name not in ("activation", "aggr_module", "nn")]
-    lins = [part for lin in lins for part in (lin.modules() if isinstance(lin, _CONTAINERS) else (lin,))]
-    return all(isinstance(lin, _CONTAINERS) or is_plain(lin) and not has_hooks(lin) for lin in lins)
+    lins = [(name, part) for name, part in layer.named_children() if name not in ("activation", "aggr_module", "nn")]
+    lins = [(name, part) for name, lin in lins for part in (lin.modules() if isinstance(lin, _CONTAINERS) else (lin,))]
+    return all(
+        isinstance(lin, _CONTAINERS) or is_plain(lin, name not in layer.biasless) and not has_hooks(lin)
+        for name, lin in lins
+    )
 
 
 def _takes_blocks(layer: nn.Module) -> bool:
     is_ours = isinstance(layer, SAGERules | GCNRules | GATRules | GATv2Rules)
-    is_open = layer.explain or has_message_hooks(layer) or _has_hooks(layer) or not has_plain_parts(layer)
-    return is_ours and not is_open
+    return is_ours and not (layer.explain or has_message_hooks(layer) or _has_hooks(layer)) and has_plain_parts(layer)
 
 
 def _has_hooks(module: nn.Module | None) -> bool:

@@ -319,7 +319,13 @@ def with_own_forward(parent: nn.Module, name: str) -> None:
     lin.forward = lambda rows: 2 * nn.functional.linear(rows, lin.weight)
 
 
+def with_the_other_bias(parent: nn.Module, name: str) -> None:
+    lin = getattr(parent, name)
+    setattr(parent, name, nn.Linear(lin.weight.shape[1], lin.weight.shape[0], bias=lin.bias is None))
+
+
 CHANGES = {
+    "bias": with_the_other_bias,
     "pruned": pruned,
     "own forward": with_own_forward,
     "adapted": lambda parent, name: setattr(parent, name, Adapted(getattr(parent, name))),
@@ -342,6 +348,25 @@ def test_linear_layers_inside_that_were_changed_are_called(kind, change):
         assert lins
     assert not accelerate(layers[1]).left
     torch.testing.assert_close(rows_of(kind, layers[1], x), rows_of(kind, layers[0], x))
+
+
+@pytest.mark.parametrize(
+    "layer", [pyg.GATConv(7, 5, edge_dim=3), pyg.TransformerConv(7, 5, edge_dim=3), pyg.RGATConv(7, 5, 2, edge_dim=3)]
+)
+def test_a_bias_of_what_transforms_edges_counts(layer):
+    with_the_other_bias(layer, "lin_edge")
+    args = [*graph(), *[torch.arange(500) % 2] * isinstance(layer, pyg.RGATConv)]
+    expected = layer(*args, edge_attr=torch.ones(500, 3))
+    accelerate(layer)
+    assert_as_close(layer(*args, edge_attr=torch.ones(500, 3)), expected)
+
+
+def test_a_block_beside_another_bias_is_refused():
+    layer = pyg.GCNConv(7, 5)
+    with_the_other_bias(layer, "lin")
+    accelerate(layer)
+    with pytest.raises(CohortError, match="expected plain linear layers inside, found Linear.* a bias"):
+        layer(torch.randn(9, 7), cohort.nn.Block(torch.tensor([0, 1]), torch.tensor([2]), num_sources=9, num_targets=1))
 
 
 @pytest.mark.parametrize("kind", KINDS)

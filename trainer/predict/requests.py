@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import StoredGraph, original_ids
+from cohort_gnn.dataset.arrays import float32
 from cohort_gnn.dataset.columns import FittedColumn, read_columns
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.tables.encoding import encoded_columns
@@ -238,13 +239,14 @@ def _rows_of(
     if values is None and count and dim:
         raise CohortError(place, expected, "none")
     try:
-        rows = np.asarray(
-            values.detach().float().cpu() if isinstance(values, Tensor) else [] if values is None else values
-        )
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            values = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+        rows = np.asarray([] if values is None else values)
         if rows.size and rows.dtype.kind not in "biuf":
             raise TypeError(f"values of {rows.dtype}")
         with np.errstate(over="ignore"):  # to infinity, which is refused
-            rows = rows.astype(np.float32)
+            rows = float32(place, rows)
     except (TypeError, ValueError, OverflowError) as error:
         raise CohortError(place, f"numbers [{count}, {dim}]", str(error)) from error
     if not dim and rows.size:

@@ -383,6 +383,8 @@ X = [[0.0] * DIM]
         ("17", {}, "nodes: expected a list of ids, found str"),
         ([0], {"new_nodes": {"x": [[0.0] * (DIM + 1)]}}, f"[1, {DIM}], {DIM} features a node, found [1, {DIM + 1}]"),
         ([0], {"new_nodes": {"x": [[float("nan")] * DIM]}}, "expected finite numbers"),
+        ([0], {"new_nodes": {"x": [[2**24 + 1] * DIM]}}, "an integer that float32 holds, found 16777217"),
+        ([0], {"new_nodes": {"x": torch.full((1, DIM), 2**24 + 1)}}, "an integer that float32 holds, found 16777217"),
         ([0], {"new_nodes": {"x": [["a"] * DIM]}}, "expected numbers"),
         ([0], {"new_nodes": {"id": [3], "x": X}}, "expected ids that no other node has, found 3 again"),
         ([0], {"new_nodes": {"id": [900, 901], "x": X}}, "id: expected 1 ids, one for each node, found 2"),

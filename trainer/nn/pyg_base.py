@@ -19,6 +19,8 @@ from cohort_gnn.nn.operators import is_recorded
 from cohort_gnn.nn.trim import has_message_hooks, has_plain_parts
 
 ADD = ("add", "sum")
+# What PyG aggregates by; it need not be that of the name any more.
+MODULES = {"add": "SumAggregation", "sum": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation"}
 
 
 class Checked:
@@ -45,6 +47,8 @@ class Checked:
         """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
         if cls.aggregations and layer.aggr not in cls.aggregations:
             return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
+        if cls.aggregations and (module := type(layer.aggr_module).__name__) != MODULES[layer.aggr]:
+            return f"the {MODULES[layer.aggr]} of aggr {layer.aggr!r}", f"aggr_module {module}"
         if getattr(layer, "cached", False):
             return "cached=False", "cached=True"
         if getattr(layer, "dropout", 0.0) >= 1:
@@ -69,8 +73,8 @@ def remove_sources(layer_class: type) -> None:
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:
     """True where PyG's own code runs: sparse matrices, EdgeIndex, edges of int32, rows of several graphs with the same
-    edges, explanations, hooks on messages, linear layers inside that are no plain ones, and where torch records or
-    transforms what layers do; not for Blocks.
+    edges, explanations, hooks on messages, linear layers inside that are no plain ones, arguments that the layer does
+    not take, if they were changed, and where torch records or transforms what layers do; not for Blocks.
 
     Args:
         x: rows of nodes, or of sources and targets.
@@ -81,7 +85,7 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[T
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    if not plain or isinstance(edge_index, EdgeIndex) or is_recorded():
+    if not plain or isinstance(edge_index, EdgeIndex) or is_recorded() or layer.limit_of(layer):
         return True
     if has_message_hooks(layer) or not has_plain_parts(layer):
         return True

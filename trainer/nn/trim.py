@@ -93,7 +93,9 @@ def has_plain_parts(layer: nn.Module) -> bool:
 
 def _takes_blocks(layer: nn.Module) -> bool:
     is_ours = isinstance(layer, SAGERules | GCNRules | GATRules | GATv2Rules)
-    return is_ours and not (layer.explain or has_message_hooks(layer) or _has_hooks(layer)) and has_plain_parts(layer)
+    if not is_ours or layer.limit_of(layer):
+        return False
+    return not (layer.explain or has_message_hooks(layer) or _has_hooks(layer)) and has_plain_parts(layer)
 
 
 def _has_hooks(module: nn.Module | None) -> bool:

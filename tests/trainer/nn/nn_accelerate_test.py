@@ -350,6 +350,23 @@ def test_linear_layers_inside_that_were_changed_are_called(kind, change):
     torch.testing.assert_close(rows_of(kind, layers[1], x), rows_of(kind, layers[0], x))
 
 
+LATER = {"aggr_module": pyg.aggr.SoftmaxAggregation(), "flow": "target_to_source"}
+
+
+@pytest.mark.parametrize("first", [accelerate, lambda layer: None], ids=["accelerated", "then accelerated"])
+@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gin", "gat"])
+def test_arguments_that_were_changed_count(kind, name, first):
+    """Before the layer is accelerated, and afterwards."""
+    layers, x = [KINDS[kind]().eval() for _ in range(2)], graph()[0]
+    layers[1].load_state_dict(layers[0].state_dict())
+    first(layers[1])
+    for layer in layers:
+        setattr(layer, name, LATER[name])
+    accelerate(layers[1])
+    torch.testing.assert_close(rows_of(kind, layers[1], x), rows_of(kind, layers[0], x))
+
+
 @pytest.mark.parametrize(
     "layer", [pyg.GATConv(7, 5, edge_dim=3), pyg.TransformerConv(7, 5, edge_dim=3), pyg.RGATConv(7, 5, 2, edge_dim=3)]
 )

@@ -92,7 +92,11 @@ def a_message_hook(model: nn.Module) -> None:
     model.convs[1].register_propagate_forward_hook(lambda *_: None)
 
 
-@pytest.mark.parametrize("change", [one_hook, a_message_hook])
+def maxima(model: nn.Module) -> None:
+    model.convs[1].aggr_module = pyg.aggr.MaxAggregation()
+
+
+@pytest.mark.parametrize("change", [one_hook, a_message_hook, maxima])
 def test_pygs_way_after_changes_to_a_model(change, hidden):
     theirs, ours = pair_of(GraphSAGE)
     for model in (theirs, ours):

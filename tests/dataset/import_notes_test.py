@@ -363,3 +363,13 @@ def test_ids_of_two_types_may_be_meant(tmp_path, names, are_told):
     notes = []
     imported(tmp_path / "e.csv", features="ones", note=notes.append)
     assert any("equal ids are one node" in note for note in notes) == are_told
+
+
+def test_nodes_without_a_label_are_counted(tmp_path):
+    """-1 is no class: whoever has classes -1, 0 and 1 reads it."""
+    for name, labels, some in (("some", Y - 1, "y.npy: 7 of 20 nodes have no label (-1)\n"), ("all", Y, "")):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "y.npy", labels)
+        said = said_by(edge_list(tmp_path / name), features="ones", labels=tmp_path / name / "y.npy")
+        assert said.startswith(f"{some}splits: ")
+    assert "no label (" not in said_by(edge_list(tmp_path), features="ones")

@@ -100,7 +100,7 @@ def test_reverse_edges_add_a_relation_each(tmp_path):
     data, notes = sample(), []
     write_described(tmp_path / "mine", data)
     assert_holds(imported(tmp_path / "mine", reverse=True, note=notes.append), data, reverses=True)
-    assert notes == ["splits: train 20, val 10, test 7 (from graph.yaml)"]
+    assert notes == ["mine: 13 of 50 nodes have no label (-1)", "splits: train 20, val 10, test 7 (from graph.yaml)"]
     imported(tmp_path / "mine", note=notes.append)
     assert notes[-1] == "author receives no edges; --reverse-edges adds the reverse of each relation"
 

@@ -45,7 +45,7 @@ def _labels_and_splits_told(graph: Graph, data: Any, options: ConvertOptions, la
     """Lines about nodes without a label, classes that are not used, and the splits."""
     lines = []
     classes = data.y[data.y >= 0] if data.task == "classification" else np.arange(data.num_classes)
-    if data.task == "classification" and len(classes) < len(data.y):
+    if graph.labels and data.task == "classification" and len(classes) < len(data.y):
         lines.append(f"{labels}: {len(data.y) - len(classes):,} of {len(data.y):,} nodes have no label (-1)")
     used = np.count_nonzero(np.bincount(classes))
     if used < data.num_classes:

@@ -26,7 +26,8 @@ def check_loss(spec: RunSpec, data: StoredGraph) -> None:
         hint = "bce, softmax and margin are the losses of links" if task == "link" else "leave it out"
         raise CohortError("--loss focal", "classes or several labels to learn", task, hint)
     if spec.focal_gamma is not None and spec.loss != "focal":
-        raise CohortError("--focal-gamma", "--loss focal", f"--loss {spec.loss}", "leave it out, or add --loss focal")
+        actual = f"--loss {spec.loss}" if task == "link" or spec.loss != "bce" else "the loss of nodes by default"
+        raise CohortError("--focal-gamma", "--loss focal", actual, "leave it out, or add --loss focal")
     if spec.class_weights is not None and ":" in spec.loss:
         hint = f"{spec.loss} may have weights of its own"
         raise CohortError("--class-weights", "cross entropy or focal loss", f"--loss {spec.loss}", hint)

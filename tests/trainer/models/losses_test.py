@@ -134,7 +134,7 @@ def test_a_gpu_has_the_same_losses(data, tmp_path, shm, graphs):
     [
         ("numbers", ["--loss", "focal"], ["--loss focal: expected classes or several labels", "found regression"]),
         ("rare", ["--loss", "focal", "--task", "link"], ["bce, softmax and margin are the losses of links"]),
-        ("rare", ["--focal-gamma", 1], ["--focal-gamma: expected --loss focal, found --loss bce"]),
+        ("rare", ["--focal-gamma", 1], ["--focal-gamma: expected --loss focal, found the loss of nodes by default"]),
         (
             "labels",
             ["--class-weights", "balanced"],

@@ -93,7 +93,7 @@ class EarlyWork:
         return {}
 
     def marks(self) -> Marks | None:
-        """The same."""
+        """What an update looks for first, by now or soon; None: the program looks for it."""
         with contextlib.suppress(Exception):
             return self._marks.result() if self._marks else None
         return None

@@ -43,17 +43,19 @@ def mark_targets(
 def marks_since(
     data: StoredGraph, before: Digests, now: Mapping[DigestsOf, np.ndarray], look: Callable[[], None]
 ) -> Marks | None:
-    """The first that an update asks for, in a graph of one edge type between nodes of one type; None: it asks for
-    none, or the graph is another one.
+    """The targets that an update looks for first: those of the nodes that have changed, or, if none has, of the nodes
+    whose lists have. None: nothing has changed, or the graph has several types, or no raw features.
 
     Args:
         now: `plain_digests` of the data set.
         look: as it takes it.
     """
     after = {what: digests for (what, _), digests in now.items()}
-    if len(data.edge_types) != 1 or after.keys() != {*data.edge_types, *data.node_types}:
+    if len(data.edge_types) != 1 or len(data.node_types) != 1:
         return None
     (name,), (relation,) = data.node_types, data.edge_types
+    if after.keys() != {name, relation}:
+        return None
     changes = Digests({name: after[name]}, {relation: after[relation]}).since(before)
     changed = changes.nodes[name] if len(changes.nodes[name]) else changes.lists[relation]
     if not len(changed):

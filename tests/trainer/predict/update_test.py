@@ -463,3 +463,16 @@ def test_links_are_refused(tmp_path, name):
     setattr(given, name, tmp_path)
     with pytest.raises(CohortError, match=f"--{name}: expected no --top-k beside it"):
         demand_all_rows(given)
+
+
+def test_graphs_of_several_types_are_left_to_the_update(kept):
+    data = open_dataset(kept / "data")
+    now = plain_digests(data, lambda: None)
+    nodes, lists = ({what: some for (what, _), some in now.items() if isinstance(what, kind)} for kind in (str, tuple))
+    before = digests.Digests(nodes, lists)
+    assert marks.marks_since(data, before, now, lambda: None) is None, "nothing has changed"
+    before = digests.Digests(nodes, {EDGE_TYPE: np.zeros(500, np.uint64)})
+    assert marks.marks_since(data, before, now, lambda: None) is not None
+    several = replace(data, node_types=data.node_types | {"other": data.node_types[NODE_TYPE]})
+    more = now | {("other", what): some for (name, what), some in now.items() if name == NODE_TYPE}
+    assert marks.marks_since(several, before, more, lambda: None) is None

@@ -8,6 +8,7 @@ from torch_geometric.nn import GraphSAGE
 
 import cohort_gnn as cohort
 
+torch.manual_seed(0)
 data = cohort.dataset.open(sys.argv[1])
 backend = sys.argv[2] if len(sys.argv) > 2 else "inductor"
 

@@ -65,6 +65,7 @@ class Sage(lightning.LightningModule):
 
 
 def main(folder: str, ranks: int = 1) -> None:
+    lightning.seed_everything(0, verbose=False)
     batches = Batches(folder)
     model = Sage(batches.data.num_features, batches.data.num_classes)
     trainer = lightning.Trainer(

@@ -108,6 +108,14 @@ def cheap_torch():
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_weights(cheap_torch):
+    """Models that a test makes begin with the same weights every time: how well one learns is not left to chance."""
+    import torch
+
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def cora(tmp_path_factory) -> Path:
     """Cora with every edge in both directions: 2708 nodes, 10556 edges, 1433 float32 features, 7 classes."""

@@ -219,7 +219,7 @@ class Planning:
         return {
             "tables": self._tables(budgets),
             "relations": relations if with_lists else [],
-            "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
+            "pool_slots": spec.slots if spec.reuse and spec.cache_policy in ("plan", "none") else 0,
             "budget_bytes": budgets,
             "cliques": self.cliques,
             "links": planner.PlanLinks((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),

@@ -68,17 +68,18 @@ def test_gpus_that_all_read_each_other_are_divided_where_entries_cannot_name_the
 
 def test_the_last_line_says_what_the_cache_saves(cora, capsys):
     def last(*options: str) -> tuple[str, str, str]:
-        assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", "--no-reuse", *options]) == 0
+        assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", *options]) == 0
         line = capsys.readouterr().out.splitlines()[-1]
         return re.fullmatch(
             r"a batch reads (\S+ \S+) from host memory, (\S+ \S+) without a cache \((\S+) %\)", line
         ).groups()
 
-    some, without, change = last("--cache-ratio", "0.1")
+    some, without, change = last("--cache-ratio", "0.1", "--no-reuse")
     assert some != without and -100 < float(change) < -10
-    assert last("--cache-ratio", "0") == (without, without, "+0.0")
-    read, same, change = last("--cache-ratio", "0.1", "--cache-policy", "none")
-    assert read == same and change == "+0.0"
+    for reuse in ("--no-reuse", "--reuse"):
+        alone = last("--cache-ratio", "0", reuse)
+        assert alone == (alone[0], alone[0], "+0.0") and (alone[0] == without) == (reuse == "--no-reuse")
+        assert last("--cache-ratio", "0.1", "--cache-policy", "none", reuse) == alone, "the pool is there without a cache"
     assert main(["plan", str(cora), *SMALL, "--cache-ratio", "0.1", "--cache-policy", "degree"]) == 0
     assert "without a cache" not in capsys.readouterr().out, "a stand-in knows of no batch"
 

@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.writer import unreplaced
 from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, RowsToEncode, bytes_bar
 from cohort_gnn.launch.data.stored_rows import StoredRows
 
@@ -27,6 +30,13 @@ def register(dataset_commands) -> None:
 
 def shard(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the parts are in place, rank 0 having the first rows."""
+    with unreplaced(args.path) as demand_unreplaced:
+        print(_divide(args, demand_unreplaced), file=sys.stderr)
+    return 0
+
+
+def _divide(args: argparse.Namespace, demand_unreplaced: Callable[[], None]) -> str:
+    """Writes the parts; returns what there is now."""
     key, stored, encoded = _encoded_rows(args)
     if not 1 <= args.parts <= len(encoded):
         raise CohortError("--parts", f"an integer in [1, {len(encoded)}]", str(args.parts), "give each part a row")
@@ -38,15 +48,16 @@ def shard(args: argparse.Namespace) -> int:
         demand_writable(out, hint="is DIR writable, and its disk not full?"),
     ):
         out.mkdir(exist_ok=True)
-        for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
-            part, file = (
-                RowsToEncode(stored, np.arange(first, last), advance),
-                out / f"{kind}{rank}-of-{args.parts}.ibp",
-            )
-            written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
+        with tempfile.TemporaryDirectory(prefix=".", dir=out) as folder:
+            for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
+                part = RowsToEncode(stored, np.arange(first, last), advance)
+                file = Path(folder) / f"{kind}{rank}-of-{args.parts}.ibp"
+                written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
+            demand_unreplaced()
+            for file in Path(folder).iterdir():
+                file.replace(out / file.name)
     rows = f"{len(encoded):,} rows in {args.parts} parts, {format_bytes(written)}"
-    print(f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')", file=sys.stderr)
-    return 0
+    return f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')"
 
 
 def _encoded_rows(args: argparse.Namespace) -> tuple[str, StoredRows, ibp.EncodedRows]:

@@ -135,6 +135,7 @@ def test_a_second_writer_is_refused(root, tmp_path):
         (["prepare", "DATA", "--codec", "raw"], "launch.data.prepare.encode_rows"),
         (["prepare", "DATA", "--codec", "raw", "--reorder", "degree"], "launch.data.prepare.renumber"),
         (["prepare", "DATA", "--codec", "raw", "--drop-raw"], "launch.data.prepare._drop_raw"),
+        (["shard", "DATA", "--parts", 2], "launch.data.shard.RowsToEncode"),
         (["derive", "TYPED", "author", "--mean-of", "paper", "--over", "writes"], "launch.data.derive._means"),
     ],
 )
@@ -146,6 +147,8 @@ def test_a_command_notices_that_another_has_replaced_its_data_set(root, tmp_path
         assert here("dataset", "generate", data, "--kind", "typed", *sizes).returncode == 0
     else:
         shutil.copytree(root / "old", data)
+    if "shard" in words:
+        assert here("dataset", "prepare", data, "--codec", "exponent").returncode == 0
     name = within.rpartition(".")[2]
     inner = getattr(module, name)
 

@@ -260,12 +260,9 @@ def _check(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     data = open_dataset(args.path)
     tables = [] if isinstance(data, Dataset) else tables_of_types(data)
-    arrays = [data.y, *(array for table in data.node_types.values() for array in (table.x, table.node_times))]
-    for relation in data.edge_types.values():
-        arrays += [relation.indptr, relation.indices, relation.edge_weights, relation.edge_times, relation.edge_attr]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}"}
     rows |= {"target": data.target} if tables else _rows_of_types(data)
-    num_bytes = sum(array.nbytes for array in arrays if array is not None)
+    num_bytes = sum(file.stat().st_size for file in data.path.rglob("*") if file.is_file())
     rows |= {**_target_rows(data), "size": format_bytes(num_bytes), **_link_rows(data), **_task_rows(args.path)}
     for key, value in rows.items():
         print(f"{key:18}{value}")

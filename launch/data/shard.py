@@ -71,6 +71,8 @@ def _encoded_rows(args: argparse.Namespace) -> tuple[str, StoredRows, ibp.Encode
     if name not in data.node_types:
         raise CohortError("--type", f"one of the node types {', '.join(data.node_types)}", name or "none")
     table = data.node_types[name]
+    if not table.feature_dim:
+        raise CohortError("--type", "a node type with features", name, "only feature rows are divided")
     if table.encoded_rows is None:
         hint = f"encode them with: cohort dataset prepare {args.path}"
         raise CohortError(str(args.path), "encoded feature rows", "none", hint)

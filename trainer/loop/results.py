@@ -58,7 +58,8 @@ class Results(Callback):
         if not math.isfinite(report.loss) and not self._has_diverged:
             self._has_diverged = True
             if trainer.ranks.rank == 0:
-                LOG.warning(f"the loss has not been finite since epoch {report.epoch + 1}: a smaller --lr may help")
+                since = f"the loss has not been finite since epoch {report.epoch + 1}"
+                LOG.warning(f"{since}: cohort dataset check finds NaN in the data; otherwise a smaller --lr may help")
         self._write_lines(trainer, self._lines.add)
         is_last = trainer.stops_early or report.epoch + 1 == trainer.options.epochs
         if is_last or SUMMARY_GROWTH * len(trainer.report.epochs) >= (SUMMARY_GROWTH + 1) * self._num_summarized:

@@ -9,6 +9,7 @@ from processes import cohort, ran
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import generate
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.data import prepare, stored_rows
@@ -248,6 +249,16 @@ def test_a_renumbered_data_set_makes_batches_and_knows_its_origin(data):
     os.utime(data / "features.npy", (1, 1))
     with pytest.raises(CohortError, match="found a file that has changed since"):
         open_dataset(data / "prepared")
+
+
+def test_the_size_of_a_data_set_is_that_of_its_files_encoded_rows_and_links_too(data, tmp_path, capsys):
+    assert command("split-links", data, tmp_path / "links") == 0
+    assert command("prepare", data, "--codec", "exponent", "--drop-raw") == 0
+    for folder in (data, tmp_path / "links"):
+        capsys.readouterr()
+        assert command("info", folder) == 0
+        num_bytes = sum(os.path.getsize(Path(at) / name) for at, _, names in os.walk(folder) for name in names)
+        assert num_bytes > 400_000 and f"size              {format_bytes(num_bytes)}\n" in capsys.readouterr().out
 
 
 def test_data_without_raw_rows_says_how_to_get_them(data):

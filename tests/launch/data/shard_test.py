@@ -58,6 +58,8 @@ def test_refuses_rows_that_are_not_encoded(tmp_path, capsys):
     generate_typed(tmp_path / "typed", nodes=600, edges=3000, dim=4)
     assert main(["dataset", "shard", str(tmp_path / "typed"), "--parts", "2"]) == 1
     assert "--type: expected one of the node types paper, author, field, found none" in capsys.readouterr().err
+    assert main(["dataset", "shard", str(tmp_path / "typed"), "--parts", "2", "--type", "author"]) == 1
+    assert "--type: expected a node type with features, found author" in capsys.readouterr().err
 
 
 def test_prepare_tells_of_parts_of_earlier_rows(tmp_path, capsys):

@@ -79,7 +79,7 @@ def test_the_last_line_says_what_the_cache_saves(cora, capsys):
     for reuse in ("--no-reuse", "--reuse"):
         alone = last("--cache-ratio", "0", reuse)
         assert alone == (alone[0], alone[0], "+0.0") and (alone[0] == without) == (reuse == "--no-reuse")
-        assert last("--cache-ratio", "0.1", "--cache-policy", "none", reuse) == alone, "the pool is there without a cache"
+        assert last("--cache-ratio", "0.1", "--cache-policy", "none", reuse) == alone, "no cache, but the pool"
     assert main(["plan", str(cora), *SMALL, "--cache-ratio", "0.1", "--cache-policy", "degree"]) == 0
     assert "without a cache" not in capsys.readouterr().out, "a stand-in knows of no batch"
 

@@ -121,8 +121,9 @@ class Service:
             raise Refused(503, f"no answer within {self._limits.answer_seconds:g} s: try again later") from None
         except Exception:
             return _error(500, "the service failed to score this request: see its log")
+        finally:  # also of a request that was refused
+            self._waiting.set(self._worker.num_waiting)
         content, kind = answer_of(request, rows, class_names, http.headers.get("accept", ""))
-        self._waiting.set(self._worker.num_waiting)
         self._reloads.set(self._worker.reloads)
         self._nodes.inc(len(request.nodes))
         self._seconds.observe(time.monotonic() - began)

@@ -1,5 +1,6 @@
 """`cohort serve`: answers equal to those of a Scorer, and wrong or hostile requests that harm nobody else."""
 
+import asyncio
 import http.client
 import itertools
 import json
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -27,6 +28,7 @@ import cohort_gnn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import runs
 from cohort_gnn.launch.run import serve, serve_workers
+from cohort_gnn.trainer.serve.app import Limits, Service
 from cohort_gnn.trainer.serve.bodies import ARROW, Request, request_of
 from cohort_gnn.trainer.serve.worker import Worker
 
@@ -287,6 +289,41 @@ def test_what_it_tells(served):
     assert set(described["components"]["schemas"]["Request"]["properties"]) >= {"nodes", "new_nodes", "new_edges"}
     assert "Traceback" not in served.said and TOKEN not in served.said
     assert TOKEN not in " ".join(Path(f"/proc/{served.process.pid}/cmdline").read_text().split("\0"))
+
+
+def test_a_refused_request_waits_no_more():
+    worker = Mock(num_waiting=1, reloads=0)
+    worker.scorer.predicts_links = False
+    service = Service(worker, Limits(1000, 10, 5, 5, 5), None, lambda: 0)
+
+    def ask(_):
+        refused_later = Future()
+
+        def refuse():
+            worker.num_waiting = 0
+            refused_later.set_exception(CohortError("nodes", "the id of a node", "another"))
+
+        asyncio.get_running_loop().call_soon(refuse)
+        return refused_later
+
+    worker.ask = ask
+
+    async def answered(path: str, body: bytes = b"") -> bytes:
+        parts = []
+
+        async def receive():
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(part):
+            parts.append(part.get("body", b""))
+
+        method = "POST" if body else "GET"
+        scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "root_path": ""}
+        await service.app(scope, receive, send)
+        return b"".join(parts)
+
+    assert b"expected the id of a node" in asyncio.run(answered("/v1/scores", b'{"nodes": [1]}'))
+    assert b"\ncohort_waiting_requests 0.0\n" in asyncio.run(answered("/metrics"))
 
 
 def test_a_data_set_that_grows_is_read_again_and_a_kill_is_survived(data, run, tmp_path):

@@ -150,9 +150,16 @@ def _locked(path: Path, is_folder: bool) -> tuple[Path, int]:
         try:
             if is_folder:
                 temporary.mkdir()
+        except FileExistsError:
+            continue
+        try:
             descriptor = os.open(temporary, flags, 0o666)
         except FileExistsError:
             continue
+        except FileNotFoundError:
+            if is_folder:  # removed by another process before it was opened; mkdir() says if its parent is gone
+                continue
+            raise
         with contextlib.suppress(OSError):  # a file system without locks has none for remove_temporaries either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked

@@ -76,7 +76,9 @@ int make_file(const fs::path& name) { return ::open(name.c_str(), O_RDWR | O_CRE
 
 int make_folder(const fs::path& name) {
   if (::mkdir(name.c_str(), 0777) != 0) return -1;
-  return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int made = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (made < 0 && errno == ENOENT) errno = EEXIST;  // remove_left() of another process was first: another name
+  return made;
 }
 
 void sync_path(const fs::path& path, int flags) {

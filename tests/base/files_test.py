@@ -139,6 +139,23 @@ def test_a_temporary_folder_goes_with_all_in_it(tmp_path):
     assert names_in(tmp_path) == []
 
 
+def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    opened, begun = os.open, []
+
+    def open_late(path, *arguments, **named):
+        if not begun:
+            begun.append(path)
+            remove_temporaries(tmp_path / "file")
+        return opened(path, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "open", open_late)
+        with temporary_folder(tmp_path / "file") as folder:
+            assert folder.is_dir() and begun and folder != begun[0]
+    with pytest.raises(FileNotFoundError), temporary_folder(tmp_path / "missing/file"):
+        pass
+
+
 def test_files_are_written_in_order_and_all_of_them_in_the_end():
     written, may_go_on = [], threading.Event()
     with FileWriter() as writer:

@@ -98,7 +98,10 @@ class Service:
     def _demand_token(self, request: HttpRequest) -> None:
         if self._token is None:
             return
-        claimed = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        scheme, _, claimed = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":  # RFC 9110: in any case
+            claimed = ""
+        claimed = claimed.strip()
         if not hmac.compare_digest(claimed.encode(), self._token.encode()):
             raise Refused(401, "Authorization: expected Bearer and the token of this service")
 

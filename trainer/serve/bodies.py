@@ -180,9 +180,12 @@ def openapi(version: str) -> bytes:
     """The description of the service, OpenAPI 3.1."""
     (schema,), parts = msgspec.json.schema_components([Request], ref_template="#/components/schemas/{name}")
     error = {"description": "what was expected, and what was found", "content": {JSON: {"schema": {"type": "object"}}}}
-    answers = {"200": {"description": "scores, in the order of nodes"}} | dict.fromkeys(("400", "413", "503"), error)
+    refusals = ("400", "401", "408", "413", "500", "503")
+    answers = {"200": {"description": "scores, in the order of nodes"}} | dict.fromkeys(refusals, error)
+    row = {"description": "one row, whose columns are the members of the JSON object"}
+    body = {"required": True, "content": {JSON: {"schema": schema}, ARROW: {"schema": row}}}
     paths = {
-        "/v1/scores": {"post": {"requestBody": {"content": {JSON: {"schema": schema}}}, "responses": answers}},
+        "/v1/scores": {"post": {"requestBody": body, "responses": answers}},
         "/healthz": {"get": {"responses": {"200": {"description": "requests are answered"}}}},
         "/metrics": {"get": {"responses": {"200": {"description": "counts and times, for Prometheus"}}}},
     }

@@ -125,9 +125,13 @@ class Worker:
                 self.scorer, self.problem = self._make(), ""
                 self.reloads += 1
                 LOG.info(f"the data set has changed: read again in {time.monotonic() - began:.1f} s")
-            except CohortError as error:
-                self.problem = str(error)
-                LOG.warning(f"the data set has changed and is not read, the one before answers: {error}")
+            except Exception as error:  # of a library, too: the next change is looked at again
+                self.problem = str(error) or type(error).__name__
+                unexpected = None if isinstance(error, CohortError) else error
+                LOG.warning(
+                    f"the data set has changed and is not read, the one before answers: {self.problem}",
+                    exc_info=unexpected,
+                )
             self._state = state
 
 

@@ -9,6 +9,7 @@ import pytest
 from processes import here, refused
 from typed_by_hand import ARRAYS, META, write_by_hand
 
+from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch import main
 
@@ -19,7 +20,7 @@ edges             13
 target            paper
 classes           3
 train, val, test  2, 1, 0
-size              240 B
+size              {size}
 """
 TYPES = [
     ["node type", "nodes", "features"],
@@ -39,9 +40,10 @@ def small(tmp_path) -> Path:
 
 def test_info_prints_types_and_relations(small, run, capsys):
     assert run("info", small) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(INFO)
-    rows = [re.split(r"  +", line.strip()) for line in told.removeprefix(INFO).splitlines()]
+    told, size = capsys.readouterr().out, sum(file.stat().st_size for file in small.iterdir())
+    info = INFO.format(size=format_bytes(size))
+    assert told.startswith(info)
+    rows = [re.split(r"  +", line.strip()) for line in told.removeprefix(info).splitlines()]
     assert [row for row in rows if row in TYPES] == TYPES
 
 

@@ -28,6 +28,7 @@ import cohort_gnn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import runs
 from cohort_gnn.launch.run import serve, serve_workers
+from cohort_gnn.trainer.serve import worker as serve_worker
 from cohort_gnn.trainer.serve.app import Limits, Service
 from cohort_gnn.trainer.serve.bodies import ARROW, Request, request_of
 from cohort_gnn.trainer.serve.worker import Worker
@@ -249,6 +250,7 @@ def bad(status: int, words: str, body=None, **options):
         bad(413, "at most 500 in a request", {"nodes": [0] * 501}),
         bad(401, "the token of this service", Authorization="Bearer another"),
         bad(401, "the token of this service", Authorization=""),
+        bad(401, "the token of this service", Authorization=TOKEN),
         bad(404, "expected POST /v1/scores", path="/v2/scores"),
         bad(405, "expected POST /v1/scores", method="GET"),
     ],
@@ -287,8 +289,33 @@ def test_what_it_tells(served):
     assert status == 200 and float(counts["cohort_nodes_total"]) > 0 and 'cohort_requests_total{status="200"}' in counts
     described = json.loads(served.ask(None, "/openapi.json", "GET")[1])
     assert set(described["components"]["schemas"]["Request"]["properties"]) >= {"nodes", "new_nodes", "new_edges"}
+    scores = described["paths"]["/v1/scores"]["post"]
+    assert set(scores["responses"]) == {"200", "400", "401", "408", "413", "500", "503"}
+    assert scores["requestBody"]["required"] and set(scores["requestBody"]["content"]) == {"application/json", ARROW}
+    assert served.ask({"nodes": [0]}, Authorization=f"bearer {TOKEN}")[0] == 200
     assert "Traceback" not in served.said and TOKEN not in served.said
     assert TOKEN not in " ".join(Path(f"/proc/{served.process.pid}/cmdline").read_text().split("\0"))
+
+
+def test_a_change_that_a_library_fails_to_read_is_told_and_the_next_one_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve_worker, "LOOK_SECONDS", 0.01)
+    scorers = iter([Mock(), OSError("the disk failed"), Mock()])
+
+    def make():
+        scorer = next(scorers)
+        if isinstance(scorer, Exception):
+            raise scorer
+        return scorer
+
+    meta = tmp_path / "meta.json"
+    meta.write_text("1")
+    worker = Worker(make, meta, 4, pytest.fail)
+    worker.start()
+    meta.write_text("22")
+    wait_until(lambda: worker.problem == "the disk failed", 10, "the failure")
+    meta.write_text("333")
+    wait_until(lambda: worker.reloads == 1 and not worker.problem, 10, "the next change")
+    worker.stop()
 
 
 def test_a_refused_request_waits_no_more():

@@ -295,6 +295,30 @@ TEST_F(WholeFolderTest, WhatHasComeInTheMeantimeIsNotReplaced) {
   EXPECT_EQ(text_of_folder(out_), kOld);
 }
 
+TEST_F(WholeFolderTest, SeveralProcessesBeginOnesOfOneName) {
+  const auto begin_many = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      WholeFolder begun(out_);
+      if (!fs::is_directory(begun.path())) return false;
+      faults.calls.clear();
+    }
+    return true;
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      _exit(begin_many() ? 0 : 1);
+    } catch (const Error&) {
+      _exit(2);
+    }
+  }
+  EXPECT_TRUE(begin_many());
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(names(), std::set<std::string>());
+}
+
 TEST_F(WholeFolderTest, FailedWritesAreToldAndChangeNothing) {
   fill(out_, kOld);
   {

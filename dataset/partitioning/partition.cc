@@ -82,6 +82,10 @@ std::optional<PartitionMethod> partition_method_named(std::string_view name) {
 
 std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& options, const std::stop_token& stop) {
   const int64_t most = std::min(kMaxParts, data.num_nodes());
+  if (most < 2) {
+    throw base::Error({data.folder().string(), "at least 2 nodes to divide", std::to_string(data.num_nodes()),
+                       "train it without --partition"});
+  }
   if (options.num_parts < 2 || options.num_parts > most) {
     throw base::Error({"--parts", base::format("an integer in [2, {}]", most), std::to_string(options.num_parts),
                        "as many parts as there will be cliques of GPUs"});

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import _native, from_tensors
+from cohort_gnn.dataset import _native, from_tensors, generate
 from cohort_gnn.dataset.partitioning.partition import load_parts, partition, parts_file
 
 metis = pytest.mark.skipif(not _native.has_metis(), reason="this build has no METIS (libmetis-dev)")
@@ -94,6 +94,12 @@ def test_bad_input_says_what_to_do_and_writes_nothing(tmp_path, run, capsys, arg
     assert run("partition", tmp_path / "graph", *argv) == 1
     assert text in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_one_node_is_not_divided(tmp_path, run, capsys):
+    generate(tmp_path / "graph", kind="sbm", nodes=1, edges=1, dim=2, classes=1)
+    assert run("partition", tmp_path / "graph", "--parts", 2) == 1
+    assert "expected at least 2 nodes to divide, found 1" in capsys.readouterr().err
 
 
 def test_a_data_set_that_is_none(tmp_path, run, capsys):

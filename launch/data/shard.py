@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import demand_writable
+from cohort_gnn.base.files import demand_writable, temporary_folder
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.writer import unreplaced
@@ -48,13 +47,13 @@ def _divide(args: argparse.Namespace, demand_unreplaced: Callable[[], None]) -> 
         demand_writable(out, hint="is DIR writable, and its disk not full?"),
     ):
         out.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=out) as folder:
+        with temporary_folder(out / "parts") as folder:
             for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
                 part = RowsToEncode(stored, np.arange(first, last), advance)
-                file = Path(folder) / f"{kind}{rank}-of-{args.parts}.ibp"
+                file = folder / f"{kind}{rank}-of-{args.parts}.ibp"
                 written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
             demand_unreplaced()
-            for file in Path(folder).iterdir():
+            for file in folder.iterdir():
                 file.replace(out / file.name)
     rows = f"{len(encoded):,} rows in {args.parts} parts, {format_bytes(written)}"
     return f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')"

@@ -99,10 +99,8 @@ class Service:
         if self._token is None:
             return
         scheme, _, claimed = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":  # RFC 9110: in any case
-            claimed = ""
-        claimed = claimed.strip()
-        if not hmac.compare_digest(claimed.encode(), self._token.encode()):
+        is_bearer = scheme.lower() == "bearer"  # RFC 9110: in any case
+        if not is_bearer or not hmac.compare_digest(claimed.strip().encode(), self._token.encode()):
             raise Refused(401, "Authorization: expected Bearer and the token of this service")
 
     async def _scores(self, http: HttpRequest) -> Response:

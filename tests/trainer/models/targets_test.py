@@ -252,6 +252,6 @@ def test_a_loss_that_is_no_number_is_null_and_said_once(tmp_path, shm):
     text = (tmp_path / "run" / "summary.json").read_text() + (tmp_path / "run" / "metrics.jsonl").read_text()
     assert "NaN" not in text and "Infinity" not in text
     assert [epoch["loss"] for epoch in summary["epochs"]] == [None] * 3
-    assert summary["said"].count("the loss has not been finite since epoch 1") == 1
+    assert summary["said"].count("the loss has not been finite since epoch 1: cohort dataset check finds NaN") == 1
     ran("report", tmp_path / "run", "--out", tmp_path / "report")
     ran("train", "--resume", tmp_path / "run")

@@ -1,23 +1,21 @@
 """Cohort data sets: generating, checking and writing, in C++."""
 
 from collections.abc import Callable, Sequence
-import os
-import pathlib
 from typing import Annotated
 
 import numpy
 from numpy.typing import NDArray
 
 
-def check(folder: str | os.PathLike) -> list:
+def check(folder: str) -> list:
     """All problems of a data set, as (place, expected, found, hint)."""
 
-def demand_in_range(folder: str | os.PathLike, look: Callable | None = None) -> None:
+def demand_in_range(folder: str, look: Callable | None = None) -> None:
     """
     Refuses offsets and ids that lead out of the arrays. look() is called about 20 times a second; what it raises ends the work.
     """
 
-def find_rows(folder: str | os.PathLike, prefer_raw: bool) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+def find_rows(folder: str, prefer_raw: bool) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
     """
     After the cheap checks, of each node type and then of each relation: the file of encoded rows, empty without, and whether there are raw ones.
     """
@@ -27,10 +25,10 @@ class GenerateOptions:
 
     def __init__(self, *, kind: str, nodes: int, edges: int, dim: int, dtype: str, classes: int, seed: int, split: Sequence[float], undirected: bool, edge_weights: bool, edge_dim: int = 0) -> None: ...
 
-def generate(out: str | os.PathLike, options: GenerateOptions, overwrite: bool) -> None:
+def generate(out: str, options: GenerateOptions, overwrite: bool) -> None:
     """Writes a random data set."""
 
-def generate_graph(folder: str | os.PathLike, name: str, options: GenerateOptions) -> None:
+def generate_graph(folder: str, name: str, options: GenerateOptions) -> None:
     """Writes all but the features into an existing folder."""
 
 class FeatureGenerator:
@@ -76,14 +74,14 @@ def numbered_nodes(first: Annotated[NDArray[numpy.int64], dict(shape=(None,), or
     (the nodes that are not among the first ones, each once; for each node its place among the first and then these): int64 [n], each once, and int64 [m] -> int64 [k], int64 [m].
     """
 
-def partition(folder: str | os.PathLike, *, method: str, num_parts: int, seed: int, memory_bytes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]:
+def partition(folder: str, *, method: str, num_parts: int, seed: int, memory_bytes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]:
     """
     int32 [V]: the part of each node; memory_bytes 0: what the machine has left.
     """
 
 def has_metis() -> bool: ...
 
-def merge_edges(*, place: str, order: str, dedupe: bool, has_loops: bool, indptr: Sequence[str | os.PathLike], indices: Sequence[str | os.PathLike], beside: Sequence[Sequence[str | os.PathLike]], removed: Sequence[str | os.PathLike] | None) -> tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
+def merge_edges(*, place: str, order: str, dedupe: bool, has_loops: bool, indptr: Sequence[str], indices: Sequence[str], beside: Sequence[Sequence[str]], removed: Sequence[str] | None) -> tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
     """
     Puts new edges into the lists of a relation, and takes edges out of them: of each array the file as it was, the file of what comes, and the file to write; removed: indptr and indices. Returns the number of edges, and the nodes whose lists are others than before; see dataset/appending/merge.h.
     """
@@ -96,13 +94,13 @@ def reverses(relations: Sequence[tuple[int, int, Annotated[NDArray[numpy.int64],
 class OutputFolder:
     """A folder that appears whole (commit) or not at all (discard)."""
 
-    def __init__(self, out: str | os.PathLike, overwrite: bool, keeps_others: bool) -> None: ...
+    def __init__(self, out: str, overwrite: bool, keeps_others: bool) -> None: ...
 
     @property
-    def path(self) -> pathlib.Path: ...
+    def path(self) -> str: ...
 
     @property
-    def out(self) -> pathlib.Path: ...
+    def out(self) -> str: ...
 
     def commit(self) -> None: ...
 
@@ -143,12 +141,12 @@ class TextMap:
 class IdSorter:
     """Collects the distinct ids of a graph, more than memory holds."""
 
-    def __init__(self, folder: str | os.PathLike, memory_bytes: int) -> None: ...
+    def __init__(self, folder: str, memory_bytes: int) -> None: ...
 
     def add(self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), device='cpu', writable=False)]) -> None:
         """int64 [any]"""
 
-    def write(self, path: str | os.PathLike) -> None:
+    def write(self, path: str) -> None:
         """Writes them, ascending, into an .npy file, int64 [V]."""
 
 class EdgeSorter:
@@ -156,7 +154,7 @@ class EdgeSorter:
     Edges in any order, more than memory holds, sorted by destination and source.
     """
 
-    def __init__(self, *, folder: str | os.PathLike, memory_bytes: int, place: str, num_nodes: int, transpose: bool = False, reverse: bool = False, dedupe: bool = False, self_loops: str = 'keep', weighted: bool = False, timed: bool = False, numbered: bool = False, num_sources: int = -1, source_type: str = '', target_type: str = '') -> None:
+    def __init__(self, *, folder: str, memory_bytes: int, place: str, num_nodes: int, transpose: bool = False, reverse: bool = False, dedupe: bool = False, self_loops: str = 'keep', weighted: bool = False, timed: bool = False, numbered: bool = False, num_sources: int = -1, source_type: str = '', target_type: str = '') -> None:
         """
         num_nodes -1: as many as the edges name; weighted: equal edges that come once add up; numbered: write the number of each edge among those that were added. Between two types, num_nodes are those of the target type.
         """
@@ -169,7 +167,7 @@ class EdgeSorter:
     def stop(self) -> None:
         """Ends add() in another thread with RuntimeError."""
 
-    def write(self, folder: str | os.PathLike, progress: Callable) -> None:
+    def write(self, folder: str, progress: Callable) -> None:
         """
         Writes indptr.npy, indices.npy and, with weights, times or numbers, edge_weights.npy, edge_times.npy or edge_numbers.npy.
         """

@@ -2,7 +2,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -14,6 +13,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "base/nanobind_errors.h"
+#include "base/nanobind_path.h"
 #include "dataset/appending/merge.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"

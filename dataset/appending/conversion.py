@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,13 +188,13 @@ class Appending(Conversion):
 
     def _unknown_ids(self, known: np.ndarray) -> np.ndarray:
         """int64 [any], ascending: the ids of ends of new edges that no node has."""
-        sorter = _native.IdSorter(self.added, self.sort_memory)
+        sorter = _native.IdSorter(os.fspath(self.added), self.sort_memory)
         for edges in self.graph.edges.values():
             for src, dst, fraction in edges.chunks(self.options.block_bytes):
                 sorter.add(src)
                 sorter.add(dst)
                 self.progress("finding ids", fraction)
-        sorter.write(self.added / RENAMED)
+        sorter.write(os.fspath(self.added / RENAMED))
         return np.setdiff1d(np.load(self.added / RENAMED), known)
 
     def _take_new_nodes(self, count: int) -> None:
@@ -400,10 +401,10 @@ class Appending(Conversion):
                 order=order,
                 dedupe=treatment.dedupe,
                 has_loops=treatment.self_loops == "add" and relation[0] == target,
-                indptr=files.pop("indptr"),
-                indices=files.pop("indices"),
-                beside=list(files.values()),
-                removed=removed,
+                indptr=_texts(files.pop("indptr")),
+                indices=_texts(files.pop("indices")),
+                beside=[*map(_texts, files.values())],
+                removed=None if removed is None else _texts(removed),
             )
         except CohortError as error:
             raise self._with_ids(relation, error) from error
@@ -517,6 +518,10 @@ def arrays_of(relation: Relation) -> np.ndarray:
         hint = "cohort ibp decode restores them"
         raise CohortError("features of edges", "raw rows", "only encoded ones", hint)
     return relation.edge_attr
+
+
+def _texts(paths: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(map(os.fspath, paths))
 
 
 def in_pieces(array: np.ndarray, block_bytes: int) -> Iterator[np.ndarray]:

@@ -61,7 +61,7 @@ def write_graph(
     with output_folder(out, options.overwrite) as folder:
         (kind or Conversion)(graph, Path(folder.path), options, progress).run()
         progress("checking", 0)
-        demand_no_problem(out, folder.path)
+        demand_no_problem(out, Path(folder.path))
 
 
 class Conversion:
@@ -241,12 +241,12 @@ class Conversion:
             self._take_node_ids(options.node_ids)
         elif options.rename:
             (edges,) = self.graph.edges.values()
-            sorter = _native.IdSorter(self.folder, self.sort_memory)
+            sorter = _native.IdSorter(os.fspath(self.folder), self.sort_memory)
             for src, dst, fraction in edges.chunks(options.block_bytes):
                 sorter.add(src)
                 sorter.add(dst)
                 self.progress("finding ids", fraction)
-            sorter.write(path)
+            sorter.write(os.fspath(path))
             del sorter
             ids = np.load(path, mmap_mode="r")
             self._take_count(len(ids), "distinct ids in the edges")

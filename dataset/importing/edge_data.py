@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -130,14 +131,16 @@ class EdgeData:
         if self._features is not None and options.get("self_loops") == "add":
             hint = "a loop that is added has no features"
             raise CohortError(self._features.place, "self loops kept or removed", "--self-loops add", hint)
-        sorter = _native.EdgeSorter(folder=folder, place=self._edges.place, **options, **self._sorter_options)
+        sorter = _native.EdgeSorter(
+            folder=os.fspath(folder), place=self._edges.place, **options, **self._sorter_options
+        )
         self._add_all(sorter, ids, progress)
         if self._reader is not None:
             self._reader.finish()
         self._demand_count(self._weights, "weights")
         self._demand_count(self._times, "times")
         expected_edges = max(1, sorter.edges_read * (2 if options.get("reverse") else 1))
-        sorter.write(folder, lambda written: progress("writing", min(1.0, written / expected_edges)))
+        sorter.write(os.fspath(folder), lambda written: progress("writing", min(1.0, written / expected_edges)))
         described = {"count": sorter.edges_written} | self._write(folder, prefix)
         return sorter.num_nodes, described
 

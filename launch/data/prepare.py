@@ -101,18 +101,17 @@ def _prepare(args: argparse.Namespace, demand_unreplaced: Callable[[], None]) ->
     if not profiles:
         return
     num_bytes = sum(tables[name].num_rows * tables[name].row_bytes for name in profiles)
-    with output_folder(out, overwrite=True) as folder, bytes_bar("encoding", num_bytes) as advance:
-        order = renumber(args.path, folder.path) if args.reorder == "degree" else None
+    with output_folder(out, overwrite=True) as new, bytes_bar("encoding", num_bytes) as advance:
+        folder = Path(new.path)
+        order = renumber(args.path, folder) if args.reorder == "degree" else None
         for name, profile in profiles.items():
-            line = encode_rows(
-                RowsToEncode(tables[name], order, advance), Path(folder.path), profile, encoded_file(name)
-            )
+            line = encode_rows(RowsToEncode(tables[name], order, advance), folder, profile, encoded_file(name))
             print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
             if RawRows.from_file(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
         demand_unreplaced()
-        write_prepared(folder.path, {name: raw[name] for name in profiles}, list(map(data.key_of, data.edge_types)))
+        write_prepared(folder, {name: raw[name] for name in profiles}, list(map(data.key_of, data.edge_types)))
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name), demand_unreplaced)

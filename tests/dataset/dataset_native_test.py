@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import _native, from_tensors
 from cohort_gnn.dataset import open as open_dataset
 
 
@@ -54,3 +56,24 @@ def test_features_come_back_through_npy(x):
         assert data.x.dtype == x.dtype
         assert data.x.tobytes() == x.tobytes()
         assert data.feature_dim == x.shape[1]
+
+
+def test_no_python_runs_where_a_path_is_taken(tmp_path):
+    """The handler of a signal may raise in Python code; what it raises is lost where arguments are converted."""
+
+    class Folder:
+        def __fspath__(self):
+            raise KeyboardInterrupt
+
+    for call in (_native.check, _native.demand_in_range, lambda folder: _native.IdSorter(folder, 1 << 20)):
+        with pytest.raises(TypeError, match="str"):
+            call(Folder())
+    for stub in sorted((Path(__file__).parents[2]).glob("**/_native.pyi")):
+        assert "PathLike" not in stub.read_text(), stub
+
+
+def test_a_path_may_have_any_bytes(tmp_path):
+    """Linux has no encoding of names; Python's str has these bytes as surrogates."""
+    name = os.fsdecode(b"g\xff\xe9")
+    out = from_tensors(tmp_path / name, x=np.ones((3, 1)), edge_index=np.array([[0, 1], [1, 2]]))
+    assert _native.check(os.fspath(out)) == [] and os.listdir(os.fsencode(tmp_path)) == [b"g\xff\xe9"]

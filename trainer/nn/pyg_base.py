@@ -33,18 +33,20 @@ class Checked:
         super().__init__(*args, **kwargs)
         remove_sources(type(self))
         if limit := self.limit_of(self):
-            name = type(self).__name__
-            raise CohortError(name, *limit, f"use torch_geometric.nn.{name} for others")
+            hint = f"use torch_geometric.nn.{_pygs_class(self).__name__} for others"
+            raise CohortError(type(self).__name__, *limit, hint)
 
     def __prepare_scriptable__(self) -> pyg.MessagePassing:
         """What torch.jit.script compiles: PyG's layer, with the same parameters."""
         layer = copy.copy(self)
-        layer.__class__ = next(kind for kind in type(self).__mro__ if kind.__module__.startswith("torch_geometric."))
+        layer.__class__ = _pygs_class(self)
         return layer
 
     @classmethod
     def limit_of(cls, layer: pyg.MessagePassing) -> tuple[str, str] | None:
-        """(what is expected, what is found) where PyG's layer has arguments that this one does not take."""
+        """(what is expected, what is found) where PyG's layer has arguments or steps that this one does not take."""
+        if own := _own_step(layer):
+            return "PyG's steps alone", f"{own}() of its own"
         if cls.aggregations and layer.aggr not in cls.aggregations:
             return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
         if cls.aggregations and (module := type(layer.aggr_module).__name__) != MODULES[layer.aggr]:
@@ -54,6 +56,24 @@ class Checked:
         if getattr(layer, "dropout", 0.0) >= 1:
             return "dropout below 1", f"dropout {layer.dropout}"
         return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+
+
+def _pygs_class(layer: Checked) -> type:
+    return next(kind for kind in type(layer).__mro__ if kind.__module__.startswith("torch_geometric."))
+
+
+def _own_step(layer: pyg.MessagePassing) -> str | None:
+    """A step of the layer, of its class or of a class of PyG's that is not as PyG has it."""
+    for step in ("message", "aggregate", "message_and_aggregate", "update", "edge_update"):
+        if not str(getattr(getattr(layer, step), "__module__", "")).startswith("torch_geometric."):
+            return step
+    for step in ("propagate", "edge_updater"):  # PyG writes some for each class, and sets them for explanations
+        made = {
+            vars(kind).get(name) for kind in type(layer).__mro__ for name in (step, f"_orig_{step}", f"_jinja_{step}")
+        }
+        if step in vars(layer) and getattr(vars(layer)[step], "__func__", step) not in made:
+            return step
+    return None
 
 
 def remove_sources(layer_class: type) -> None:
@@ -73,13 +93,18 @@ def remove_sources(layer_class: type) -> None:
 
 def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[Tensor | None] | None = None) -> bool:
     """True where PyG's own code runs: sparse matrices, EdgeIndex, edges of int32, rows of several graphs with the same
-    edges, explanations, hooks on messages, linear layers inside that are no plain ones, arguments that the layer does
-    not take, if they were changed, and where torch records or transforms what layers do; not for Blocks.
+    edges, explanations, hooks on messages, linear layers inside that are no plain ones, arguments and steps that the
+    layer does not take, if they were changed, and where torch records or transforms what layers do.
 
     Args:
         x: rows of nodes, or of sources and targets.
+
+    Raises:
+        CohortError: for a Block, with which PyG's own code cannot run, where it would have to.
     """
     if isinstance(edge_index, Block):
+        if not is_recorded():
+            _demand_rules(layer)
         return False
     plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided and edge_index.dtype != torch.int32
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
@@ -90,3 +115,13 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[T
     if has_message_hooks(layer) or not has_plain_parts(layer):
         return True
     return any(rows is not None and rows.dim() > 2 for rows in ([x] if isinstance(x, Tensor) else x or ()))
+
+
+def _demand_rules(layer: pyg.MessagePassing) -> None:
+    limit = layer.limit_of(layer)
+    if has_message_hooks(layer) or layer.explain:
+        limit = "no explanations or hooks on messages", "explain=True" if layer.explain else "hooks on messages"
+    if limit is not None:
+        raise CohortError(
+            f"{type(layer).__name__} with a Block", *limit, "give it edge_index: PyG's own code runs then"
+        )

@@ -239,8 +239,6 @@ def accelerate(model: nn.Module) -> Replacement:
             is_derived = any(base in OURS for base in kind.__mro__)
             why = f"{kind.__name__} is a class of its own" if is_derived else f"cohort.nn has no {kind.__name__}"
             done.left[name] = why
-        elif own := [step for step in ("message", "aggregate", "update", "edge_update") if step in vars(module)]:
-            done.left[name] = f"it has a {own[0]}() of its own"
         elif limit := OURS[kind].limit_of(module):
             done.left[name] = f"{limit[1]}, while cohort.nn.{kind.__name__} takes {limit[0]}"
         else:

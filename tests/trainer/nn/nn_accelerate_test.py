@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GIN, GraphSAGE
+from torch_geometric.nn.aggr import SumAggregation
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
@@ -139,12 +141,17 @@ def test_it_says_what_it_left_and_why():
             "cheb": pyg.ChebConv(4, 4, K=2),
             "fine": pyg.GCNConv(4, 4),
             "patched": pyg.SAGEConv(4, 4),
+            "propagates": pyg.SAGEConv(4, 4),
+            "explained": pyg.SAGEConv(4, 4),
         }
     )
     model["patched"].message = lambda x_j: 2 * x_j
+    model["propagates"].propagate = lambda edge_index, **_: torch.zeros(20, 4)
+    model["explained"].explain = True  # for which PyG sets another propagate()
+    model["explained"].explain = False
     kinds = {name: type(module) for name, module in model.items()}
     done = accelerate(model)
-    assert done.replaced == ["fine"]
+    assert done.replaced == ["fine", "explained"]
     assert {name for name, module in model.items() if type(module) is kinds[name]} == set(done.left)
     for name, words in (
         ("lstm", "aggr 'lstm'"),
@@ -153,9 +160,53 @@ def test_it_says_what_it_left_and_why():
         ("mine", "Mine is a class of its own"),
         ("cheb", "no ChebConv"),
         ("patched", "message() of its own"),
+        ("propagates", "propagate() of its own"),
     ):
         assert words in done.left[name] and f"{name}: left, {done.left[name]}" in str(done)
     assert "fine: replaced" in str(done)
+
+
+def doubled_messages(layer):
+    layer.message = lambda x_j: 2 * x_j
+
+
+def other_rows(layer):
+    layer.propagate = lambda edge_index, x, **_: x[0][:1] + 5
+
+
+CHANGES_OF_STEPS = {
+    "message": (doubled_messages, "message() of its own"),
+    "propagate": (other_rows, "propagate() of its own"),
+    "aggregation": (lambda layer: setattr(layer, "aggr_module", SumAggregation()), "SumAggregation"),
+    "hook": (lambda layer: layer.register_message_forward_hook(lambda *_: torch.zeros(3, 7)), "hooks on messages"),
+    "explain": (lambda layer: setattr(layer, "explain", True), "explain=True"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_STEPS)
+def test_what_is_changed_later_counts_too_or_is_refused(change):
+    """PyG's code runs with edge_index, which is right; with a Block it cannot."""
+    (apply, said), x, edge_index = CHANGES_OF_STEPS[change], torch.randn(4, 7), torch.tensor([[1, 2, 3], [0, 0, 0]])
+    theirs = pyg.SAGEConv(7, 3)
+    layer = copy.deepcopy(theirs)
+    accelerate(layer)
+    before = layer((x, x[:1]), edge_index)
+    for each in (layer, theirs):
+        apply(each)
+    if change != "explain":
+        assert_as_close(layer((x, x[:1]), edge_index), expected := theirs((x, x[:1]), edge_index))
+        assert not torch.allclose(before, expected)
+    with pytest.raises(CohortError, match=re.escape(said)):
+        layer((x, x[:1]), cohort.nn.Block(torch.tensor([0, 3]), torch.tensor([1, 2, 3]), 4, 1))
+
+
+def test_a_class_with_messages_of_its_own_derives_from_pygs():
+    class Mine(cohort.nn.SAGEConv):
+        def message(self, x_j):
+            return 2 * x_j
+
+    with pytest.raises(CohortError, match=r"message\(\) of its own(.|\n)*use torch_geometric.nn.SAGEConv"):
+        Mine(7, 3)
 
 
 def test_a_layer_alone_is_a_model():

@@ -269,7 +269,6 @@ PartitionOptions partition_options(const std::string& method, int64_t num_parts,
   return {*named, num_parts, seed, memory_bytes};
 }
 
-// METIS cannot be asked to stop, so it must not keep a signal waiting: its caller lets Ctrl-C end the process.
 nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesystem::path& folder,
                                                               const std::string& method, int64_t num_parts,
                                                               uint64_t seed, int64_t memory_bytes) {

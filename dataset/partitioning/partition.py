@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +60,7 @@ def partition(
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
     folder = os.fspath(path)
     with unreplaced(folder) as demand_unreplaced:
-        with _ended_at_once() if method == "metis" else contextlib.nullcontext():
-            parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
+        parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
         result = _measured(folder, parts, num_parts)
         demand_unreplaced()
     file, hint = parts_file(folder, num_parts), "the data set's folder must be writable, and its disk not full"
@@ -112,20 +107,3 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     if parts.min() < 0 or parts.max() >= num_parts:
         raise CohortError(str(file), f"parts in [0, {num_parts})", f"{parts.min()} .. {parts.max()}", cure)
     return parts
-
-
-@contextlib.contextmanager
-def _ended_at_once() -> Iterator[None]:
-    """METIS cannot be asked to stop: signals end the process at once. Nothing has been written by then."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    caught = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in caught:
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        for number, handler in caught.items():
-            signal.signal(number, handler)

@@ -1,9 +1,17 @@
 """`cohort dataset partition` on graphs whose communities are known."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import hear_hangups
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native, from_tensors, generate
@@ -134,3 +142,51 @@ def test_a_folder_that_cannot_be_written_is_reported(graph, monkeypatch):
     with pytest.raises(CohortError, match="No space left on device"):
         partition(graph, 6, "random")
     assert not list(graph.glob("partition-6*"))
+
+
+def children(pid: int) -> list[int]:
+    """Those of a process that runs."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    """METIS takes seconds for it."""
+    out = tmp_path_factory.mktemp("dense") / "graph"
+    generate(out, kind="powerlaw", nodes=100_000, edges=1_500_000, dim=1, classes=2)
+    return out
+
+
+@metis
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_metis(dense, number):
+    """METIS catches SIGTERM with a longjmp, which crashed the command."""
+    command = [sys.executable, "-m", "cohort_gnn", "dataset", "partition", dense, "--parts", "64"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hear_hangups)
+    while process.poll() is None and not (own := children(process.pid)):
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate()[1]
+    assert process.returncode == 128 + number and said == ""
+    assert not any(Path(f"/proc/{child}").exists() for child in own) and not parts_file(dense, 64).exists()
+
+
+@metis
+def test_the_end_of_the_process_of_metis_is_reported(dense):
+    others = set(children(os.getpid()))
+
+    def end() -> None:
+        while not (own := set(children(os.getpid())) - others):
+            time.sleep(0.01)
+        for child in own:
+            os.kill(child, signal.SIGKILL)
+
+    killer = threading.Thread(target=end)
+    killer.start()
+    with pytest.raises(
+        CohortError, match=r"expected a partition, found the end of its process(.|\n)*--method streaming"
+    ):
+        partition(dense, 32, "metis")
+    killer.join()
+    assert not parts_file(dense, 32).exists()

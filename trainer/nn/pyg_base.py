@@ -118,10 +118,12 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index, x: Tensor | Sequence[T
 
 
 def _demand_rules(layer: pyg.MessagePassing) -> None:
-    limit = layer.limit_of(layer)
+    expected, actual = layer.limit_of(layer) or ("", "")
     if has_message_hooks(layer) or layer.explain:
-        limit = "no explanations or hooks on messages", "explain=True" if layer.explain else "hooks on messages"
-    if limit is not None:
-        raise CohortError(
-            f"{type(layer).__name__} with a Block", *limit, "give it edge_index: PyG's own code runs then"
+        expected, actual = (
+            "no explanations or hooks on messages",
+            "explain=True" if layer.explain else "hooks on messages",
         )
+    if expected:
+        hint = "give it edge_index: PyG's own code runs then"
+        raise CohortError(f"{type(layer).__name__} with a Block", expected, actual, hint)

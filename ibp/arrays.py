@@ -1,5 +1,6 @@
 """Arrays of other libraries: what they are, and new ones like them. torch is imported only if the caller uses it."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -117,10 +118,11 @@ def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
         import torch
 
         return "torch", torch.from_numpy(np.empty(0, kind[1])).dtype
-    if isinstance(index, np.ndarray) and kind[0] == "torch" and dtype != "bfloat16":
+    if isinstance(index, np.ndarray) and kind[0] == "torch":
         import torch
 
-        return "numpy", torch.empty(0, dtype=kind[1]).numpy().dtype
+        with contextlib.suppress(TypeError):  # numpy has no bfloat16
+            return "numpy", torch.empty(0, dtype=kind[1]).numpy().dtype
     return kind
 
 

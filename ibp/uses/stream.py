@@ -55,7 +55,7 @@ class Weight:
     """An encoded parameter.
 
     Attributes:
-        shape: shape of the decoded parameter.
+        shape, order: shape of the decoded parameter in the order of its memory, and which of these each dimension is.
         missing: empty tensor, of shape [0], that is the parameter's data while its layer is not being called.
         num_rows: number of rows that the weight is encoded as.
         nbytes, stored_bytes: bytes of the decoded, and of the encoded weight.
@@ -65,6 +65,7 @@ class Weight:
 
     parameter: nn.Parameter
     shape: torch.Size
+    order: list[int]
     missing: Tensor
     num_rows: int
     nbytes: int
@@ -153,6 +154,7 @@ class WeightStream:
             actual = "a module in training" if module.training else "gradients"
             hint = "streamed weights are for inference: call eval(), and the module under torch.no_grad()"
             raise CohortError("stream_module", "a module in eval mode, without gradients", actual, hint)
+        self._demand_kind(layer)
         self._follow(layer)
         if layer.buffer is None:
             self._waits += 1
@@ -182,7 +184,16 @@ class WeightStream:
     def release_all(self, module: nn.Module, arguments) -> None:
         """Before a call of the whole module: no layer is in use, also where an interrupt has ended the last call."""
         for layer in self._layers:
+            self._demand_kind(layer)
             self._release(layer)
+
+    def _demand_kind(self, layer: Layer) -> None:
+        """Raises an error if the module was converted or moved, which encoded weights are not."""
+        for weight in layer.weights:
+            parameter, kept = weight.parameter, weight.missing
+            if (parameter.dtype, parameter.device) != (kept.dtype, kept.device):
+                expected, actual = (f"weights of {data.dtype} on {data.device}" for data in (kept, parameter))
+                raise CohortError("stream_module", expected, actual, "convert and move modules before stream_module()")
 
     def _follow(self, layer: Layer) -> None:
         """Notes that the layer is called. If the last pass called another one here, forgets the rest of the order."""
@@ -216,7 +227,7 @@ class WeightStream:
             self._decode_on_gpu(layer, buffer)
         else:
             for weight in layer.weights:
-                decode(weight.rows, out=_view(buffer.decoded, weight).view(weight.num_rows, -1))
+                decode(weight.rows, out=_flat(buffer.decoded, weight).view(weight.num_rows, -1))
         return buffer
 
     def _decode_on_gpu(self, layer: Layer, buffer: Buffer) -> None:
@@ -342,27 +353,35 @@ def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[li
 
     def is_streamed(parameter: nn.Parameter) -> bool:
         good = parameter.dim() >= 2 and parameter.dtype in DTYPES and parameter.nbytes >= max(min_bytes, 1)
-        return good and users[id(parameter)] == 1 and _columns(parameter) > 1
+        return good and users[id(parameter)] == 1 and _columns(_by_address(parameter)[0]) > 1
 
     return [[parameter for parameter in parameters if is_streamed(parameter)] for parameters in own]
 
 
-def _columns(parameter: Tensor) -> int:
+def _by_address(parameter: Tensor) -> tuple[Tensor, list[int]]:
+    """(the parameter with its dimensions in the order of its memory, by which torch chooses how it multiplies; where
+    each dimension is)"""
+    dims = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)
+    return parameter.detach().permute(dims), [dims.index(dim) for dim in range(len(dims))]
+
+
+def _columns(values: Tensor) -> int:
     """The columns of a weight's encoded rows: its rows, by the first dimension, are cut into equal parts so long."""
-    width = parameter.numel() // parameter.shape[0]
-    most = MAX_ROW_BYTES // parameter.element_size()
+    width = values.numel() // values.shape[0]
+    most = MAX_ROW_BYTES // values.element_size()
     return next(width // parts for parts in range(-(-width // most), width + 1) if width % parts == 0)
 
 
 def _encoded(parameter: nn.Parameter, device: torch.device, codec: str) -> Weight:
-    values = parameter.detach().cpu().reshape(-1, _columns(parameter)).contiguous()
+    stored, order = _by_address(parameter)
+    values = stored.cpu().reshape(-1, _columns(stored)).contiguous()
     rows: Any = encode(values, fit(values, codec), layout="packed")
     sizes = len(values), values.nbytes, rows.stored_bytes
     if device.type == "cuda":
         with torch.cuda.device(device):
             rows = _native.StreamedRows(rows._native)
     missing = torch.empty(0, dtype=parameter.dtype, device=device)
-    weight = Weight(parameter, parameter.shape, missing, *sizes, rows)
+    weight = Weight(parameter, stored.shape, order, missing, *sizes, rows)
     parameter.data = missing
     return weight
 
@@ -392,8 +411,12 @@ def _outside(output, buffer: Buffer):
     return _pytree.tree_map(copied, output)
 
 
+def _flat(buffer: Tensor, weight: Weight) -> Tensor:
+    return buffer[weight.at : weight.at + weight.nbytes].view(weight.missing.dtype)
+
+
 def _view(buffer: Tensor, weight: Weight) -> Tensor:
-    return buffer[weight.at : weight.at + weight.nbytes].view(weight.missing.dtype).view(weight.shape)
+    return _flat(buffer, weight).view(weight.shape).permute(weight.order)
 
 
 def _refuse_state_dict(module: nn.Module, *arguments) -> None:

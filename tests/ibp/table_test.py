@@ -49,6 +49,14 @@ def test_a_table_is_the_tensor_bit_for_bit(dtype, tmp_path):
     assert bits(ibp.Table.load(tmp_path / "rows.ibp", verify=False)[ids]) == bits(rows[ids.long()])
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_rows_that_numpy_lacks_are_always_tensors(dtype):
+    rows = torch.randint(256, (300, 50), dtype=torch.uint8).view(getattr(torch, dtype))
+    table = ibp.Table(rows)
+    for ids in (np.array([3, 5]), torch.tensor([3, 5]), [3, 5]):
+        assert table[ids].dtype == rows.dtype and bits(table[ids]) == bits(rows[[3, 5]])
+
+
 @pytest.mark.parametrize("dtype", OF_NUMPY)
 def test_a_table_is_the_array_bit_for_bit(dtype, tmp_path):
     rows = bell("float64").numpy().astype(dtype) if dtype != "bool" else bell("bool").numpy()

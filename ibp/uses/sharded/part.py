@@ -9,10 +9,17 @@ from torch import Tensor
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import stored
-from cohort_gnn.ibp.arrays import demand_rows
+from cohort_gnn.ibp.arrays import computed, demand_rows
 
 OFFSET_MASK = (1 << 40) - 1  # of an entry: the row's first byte, divided by 4
 ALIGNED = 16  # bytes: where messages begin that a GPU decodes
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def put_rows(rows: Tensor, positions: Tensor, values: Tensor) -> None:
+    """rows[positions[i]] = values[i], of any dtype: torch puts no float8 and no unsigned integers above 8 bits."""
+    bits = _INTEGERS.get(rows.dtype.itemsize, rows.dtype)
+    rows.view(bits).index_copy_(0, positions, values.view(bits))
 
 
 class Part:
@@ -113,13 +120,13 @@ class Messages:
         profile, decoder = self._profiles[rank], self._decoders[rank]
         if profile is None:
             some = data.clone() if data.data_ptr() % ALIGNED else data  # as elements: at multiples of their size
-            rows.index_copy_(0, positions, some.view(rows.dtype).view(len(positions), -1))
+            put_rows(rows, positions, some.view(rows.dtype).view(len(positions), -1))
             return
         entries = entries - (entries[:1] & OFFSET_MASK)  # the rank's rows for all ranks come one after the other
         if decoder is None:
             decoded = torch.empty((len(positions), rows.shape[1]), dtype=rows.dtype)
             ibp.decode_stored(profile, entries.numpy().view(np.uint64), data.numpy(), decoded)
-            rows.index_copy_(0, positions, decoded)
+            put_rows(rows, positions, decoded)
             return
         if data.data_ptr() % ALIGNED:  # behind decoded rows
             data = torch.cat([data, data.new_empty(stored.SLACK_BYTES)])[: len(data)]
@@ -137,9 +144,9 @@ def _plain_rows(rows: Tensor | np.ndarray, device: torch.device) -> Tensor:
     if isinstance(rows, ibp.Table):
         hint = "pass what cohort.ibp.encode() or load() returns"
         raise CohortError("ShardedRows: rows", "EncodedRows, or a tensor or array", "a Table", hint)
-    if isinstance(rows, np.ndarray):
+    if isinstance(rows, np.ndarray | Tensor):
         demand_rows(rows, "ShardedRows: rows")
-    tensor = torch.as_tensor(rows).detach()
+    tensor = computed(torch.as_tensor(rows))
     if tensor.dim() != 2 or tensor.device != device:
         where = "in host memory" if device.type == "cpu" else f"on {device}"
         raise CohortError("ShardedRows: rows", f"[v, D] {where}", f"{tensor.device} {list(tensor.shape)}")

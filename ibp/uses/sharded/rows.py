@@ -19,8 +19,9 @@ from cohort_gnn.ibp import arrays
 from cohort_gnn.ibp.rows import ids_on_gpu
 from cohort_gnn.ibp.stored import SLACK_BYTES
 from cohort_gnn.ibp.uses.sharded.groups import Groups
-from cohort_gnn.ibp.uses.sharded.part import Messages, Part
+from cohort_gnn.ibp.uses.sharded.part import Messages, Part, put_rows
 from cohort_gnn.ibp.uses.sharded.peers import PeerRows, peer_tables
+from cohort_gnn.spec.types import MOST_NUMBER, checked_arguments
 
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that do not exist
 POLL_SECONDS = 2e-5  # between looks at whether a GPU's exchange has ended
@@ -101,6 +102,7 @@ class ShardedRows:
             between ranks, rows that the device cannot read, or an `owner` that names rows that do not exist.
     """
 
+    @checked_arguments
     def __init__(
         self,
         rows: ibp.EncodedRows | Tensor | np.ndarray,
@@ -111,6 +113,8 @@ class ShardedRows:
         wire: str = "stored",
         device: str | torch.device = "cpu",
     ):
+        if not 0 < timeout_s <= MOST_NUMBER:
+            raise CohortError("ShardedRows: timeout_s", "seconds above 0", str(timeout_s))
         if wire not in ("stored", "raw"):
             raise CohortError("ShardedRows: wire", "stored or raw", repr(wire))
         self._device = _device_of(device)
@@ -273,7 +277,7 @@ class ShardedRows:
             entries_found = self._all_to_all(entries, asked * here, wanted * np.array(self._is_encoded))
         data_found = self._all_to_all(data, np.array(sizes), arriving)
         rows = self._rows_for(ids, out)
-        rows.index_copy_(0, order[own], self._part.fetch(sorted_positions[own]))
+        put_rows(rows, order[own], self._part.fetch(sorted_positions[own]))
         rank_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
         for rank, message in enumerate(zip(rank_entries, data_found.split(arriving.tolist()), strict=True)):
             positions = order[first[rank] :][: wanted[rank]]

@@ -73,6 +73,24 @@ def every_form(rank: int, size: int, device: str = "cpu") -> dict:
     return {"checked": checked, "expected": 4 * len(cases)}
 
 
+def every_dtype(rank: int, size: int, device: str = "cpu") -> dict:
+    """Bytes as numbers of each dtype of torch, from ranks whose rows are plain and encoded."""
+    bytes_of = torch.randint(0, 256, (90, 48), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    floats = [torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2]
+    integers = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+    checked = []
+    for dtype in floats + integers + [torch.bool]:
+        whole = bytes_of.remainder(2).bool() if dtype == torch.bool else bytes_of.view(dtype)
+        held = whole[rank * 50 : rank * 50 + 50]
+        if rank == 1 and (dtype.itemsize in (1, 4, 8)):
+            held = encoded(held, "auto", "packed")
+        rows = ShardedRows(held)
+        assert same(rows.fetch([3, 80, 3, 51]), whole[[3, 80, 3, 51]]), dtype
+        rows.close()
+        checked.append(str(dtype))
+    return {"checked": checked}
+
+
 def owners(rank: int, size: int, device: str = "cpu") -> dict:
     """Rows that lie anywhere, fetched ahead, into memory of the caller, and by several loops at once."""
     os.environ["NCCL_P2P_DISABLE"] = "1"  # they are not read in place

@@ -32,6 +32,10 @@ def test_rows_of_every_form_come_as_they_are(tmp_path, size, device):
     assert all(each["checked"] == each["expected"] > 0 for each in answers(tmp_path, "every_form", size, device))
 
 
+def test_rows_of_every_dtype_come_as_they_are(tmp_path):
+    assert all(len(each["checked"]) == 13 for each in answers(tmp_path, "every_dtype", 2))
+
+
 @pytest.mark.parametrize(("size", "device"), [(3, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
 def test_rows_may_lie_anywhere_and_be_fetched_ahead(tmp_path, size, device):
     found = answers(tmp_path, "owners", size, device)
@@ -121,3 +125,8 @@ def test_refuses_to_start_alone():
         ShardedRows(ibp.Table(torch.zeros(3, 2)))
     with pytest.raises(CohortError, match="wire: expected stored or raw, found 'zip'"):
         ShardedRows(torch.zeros(3, 2), wire="zip")
+    with pytest.raises(CohortError, match=r"rows: expected a dense tensor, found a tensor of layout torch.sparse_coo"):
+        ShardedRows(torch.eye(3).to_sparse())
+    for timeout, said in ((-1, "seconds above 0, found -1"), (float("nan"), "seconds above 0"), ("a", "a number")):
+        with pytest.raises(CohortError, match=f"ShardedRows: timeout_s: expected {said}"):
+            ShardedRows(torch.zeros(3, 2), timeout_s=timeout)

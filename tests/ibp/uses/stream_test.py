@@ -91,6 +91,28 @@ def test_convolutions_wide_rows_and_layers_that_are_called_again(device):
     assert stats.layers == 3, "norms have no weights of two dimensions"
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_keep_their_order_in_memory(device):
+    """By which torch chooses how it multiplies, which rounds in another way."""
+    torch.manual_seed(0)
+    transposed = nn.Sequential(nn.Linear(256, 192), nn.ReLU(), nn.Linear(192, 256)).eval()
+    for layer in (transposed[0], transposed[2]):
+        layer.weight.data = layer.weight.data.t().contiguous().t()
+    check(transposed, torch.randn(5, 256), device)
+    convolutions = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 8, (3, 1))).eval()
+    convolutions.to(memory_format=torch.channels_last)
+    streamed = check(convolutions, torch.randn(5, 3, 9, 9), device)
+    with torch.no_grad():
+        assert streamed(torch.randn(2, 3, 9, 9, device=device)).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_module_that_was_converted_later_is_refused():
+    streamed = ibp.stream_module(nn.Sequential(nn.Linear(8, 8)).eval(), "cpu", min_bytes=1).half()
+    for called in (streamed, streamed[0]):
+        with torch.no_grad(), pytest.raises(CohortError, match=r"weights of torch.float32 on cpu, found .*float16"):
+            called(torch.zeros(2, 8).half())
+
+
 def test_other_orders_are_learned():
     class Branches(nn.Module):
         def __init__(self):

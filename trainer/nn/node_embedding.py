@@ -1,7 +1,9 @@
 """Learnable rows of nodes, in the memory of a device, or in host memory that a GPU reads and writes in place."""
 
+import functools
 import math
 import numbers
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +24,12 @@ class Read:
         row_index: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
         rows: float32 [n, dim], a leaf, which gets the gradient.
         versions: of `rows` and of the table's values, by which torch counts changes; None: `rows` are others.
-        is_kept: an optimizer's zero_grad() has kept it once.
     """
 
     ids: Tensor
     row_index: Tensor | None
     rows: Tensor
     versions: tuple[int, ...] | None = None
-    is_kept: bool = False
 
     def is_current(self, table: "RowTable") -> bool:
         """The values of `rows` are those of the table."""
@@ -287,6 +287,8 @@ class NodeEmbedding(nn.Module):
         rows = self._take(flat, row_index)
         if reads is not None:
             reads.append(Read(flat, row_index, rows.requires_grad_(), versions_of(rows, self.table.values)))
+            known = {"ids": flat, "row_index": row_index, "versions": reads[-1].versions}
+            rows.register_post_accumulate_grad_hook(functools.partial(_read_again, weakref.ref(self), known))
         return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
 
     def _take(self, ids: Tensor, row_index: Tensor | None) -> Tensor:
@@ -338,6 +340,14 @@ class NodeEmbedding(nn.Module):
     def extra_repr(self) -> str:
         hot = "" if self._hot is None else f", {len(self._hot.ids)} hot"
         return f"{self.num_nodes}, {self.dim}, place={self.place!r}{hot}"
+
+
+def _read_again(embedding: weakref.ref, known: dict, rows: Tensor) -> None:
+    """Rows that have got their gradient after zero_grad() or step() count for the next step. The hook of `rows` has no
+    Read of them: torch would never free the circle."""
+    module = embedding()
+    if module is not None and module.reads is not None and all(read.rows is not rows for read in module.reads):
+        module.reads.append(Read(rows=rows, **known))
 
 
 def _check_hot(hot: Tensor, num_nodes: int, on_host: bool) -> None:

@@ -45,7 +45,7 @@ class RowOptimizer(torch.optim.Optimizer):
         states_on_device: bool,
         group: dist.ProcessGroup | None,
     ):
-        modules = [embeddings] if isinstance(embeddings, torch.nn.Module) else list(embeddings)
+        modules = [embeddings] if isinstance(embeddings, torch.nn.Module) else list(dict.fromkeys(embeddings))
         name, others = type(self).__name__, [module for module in modules if not isinstance(module, NodeEmbedding)]
         if others or not modules:
             actual = type(others[0]).__name__ if others else "none"
@@ -70,12 +70,9 @@ class RowOptimizer(torch.optim.Optimizer):
         inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets gradients. Rows that forward passes have read since the last call or step are kept if they have no
-        gradient yet: their backward pass may follow."""
+        """Forgets gradients. A backward pass that follows counts, also of an earlier forward pass."""
         for embedding in self.embeddings:
-            embedding.reads = [read for read in embedding.reads or [] if read.rows.grad is None and not read.is_kept]
-            for read in embedding.reads:
-                read.is_kept = True
+            _forget(embedding)
 
     def read_rows(self) -> list[Tensor]:
         """Tensors whose ``grad`` the next step uses, to clip it."""
@@ -107,7 +104,7 @@ class RowOptimizer(torch.optim.Optimizer):
             if reads := _with_grads(embedding):
                 self.steps[number] += 1
                 self._update(number, _joined(reads, embedding))
-            embedding.reads = []
+            _forget(embedding)
         return loss
 
     def _update(self, number: int, read: Read) -> None:
@@ -129,6 +126,8 @@ class RowOptimizer(torch.optim.Optimizer):
         options = {name: self.param_groups[0][name] for name in ("eps", "weight_decay")}
         factors = {name: float(value) for name, value in (options | self._factors(self.steps[number])).items()}
         kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
+        if not rows.table.values.is_inference():
+            torch.autograd.graph.increment_version(rows.table.values)
         if later:
             rows.table.put_later(read.ids, read.row_index, grads)
 
@@ -266,6 +265,13 @@ class RowAdam(RowOptimizer):
         beta1, beta2 = options["betas"]
         rate = float(options["lr"]) * math.sqrt(1 - beta2**steps) / (1 - beta1**steps)
         return {"rate": rate, "share1": 1 - beta1, "share2": 1 - beta2}
+
+
+def _forget(embedding: NodeEmbedding) -> None:
+    """Gradients of what was read; those of later backward passes begin anew."""
+    for read in embedding.reads or []:
+        read.rows.grad = None
+    embedding.reads = []
 
 
 def _with_grads(embedding: NodeEmbedding) -> list[Read]:

@@ -84,20 +84,29 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _ended_by_exceptions() -> Iterator[None]:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP end a command by an exception, so that nothing is left behind. Commands with
-    programs to end have handlers of their own for that time; under nohup SIGHUP is ignored."""
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: leave, signal.SIGHUP: leave}
+    """Inside, Ctrl-C, SIGTERM and SIGHUP end a command by an exception, so that nothing is left behind. A library may
+    raise one of its own in its place (DuckDB: "Query interrupted"). Commands with programs to end have handlers of their
+    own for that time; under nohup SIGHUP is ignored."""
+    came: list[int] = []
+
+    def end(number: int, frame) -> None:
+        came.append(number)
+        (signal.default_int_handler if number == signal.SIGINT else leave)(number, frame)
+
     is_main = threading.current_thread() is threading.main_thread()
-    handled = {
-        number: handlers[number] for number in handlers if is_main and signal.getsignal(number) is signal.SIG_DFL
-    }
-    for number, handler in handled.items():
-        signal.signal(number, handler)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handled = [number for number in numbers if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, end)
     try:
         yield
+    except Exception:
+        if came:
+            end(came[-1], None)
+        raise
     finally:
-        for number, handler in handled.items():  # for callers of main() that go on
-            if signal.getsignal(number) is handler:
+        for number in handled:  # for callers of main() that go on
+            if signal.getsignal(number) is end:
                 signal.signal(number, signal.SIG_DFL)
 
 

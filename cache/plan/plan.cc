@@ -236,7 +236,7 @@ std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpu
   }
   if (next == num_gpus) return cliques;
   throw Error({"cliques", base::format("{} GPUs in all", num_gpus), base::format("{} in \"{}\"", next, text),
-               "none: each GPU alone; all: one clique"});
+               "none: each GPU alone; all: one clique; cohort plan takes the number of GPUs from --num-gpus"});
 }
 
 }  // namespace cohort::cache

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,18 +80,37 @@ class DuckTable(ArrowTable):
         if self._table not in (known := tables_of(self._file)):
             hint = did_you_mean(self._table, known)
             raise CohortError(str(self._file), f"one of the tables {', '.join(known) or '(none)'}", self._table, hint)
-        with connected(self._file, self._table) as connection:
-            self._num_rows = connection.sql(f"SELECT count(*) FROM {_quoted(self._table)}").fetchall()[0][0]
-            return _reader(connection, f"SELECT * FROM {_quoted(self._table)} LIMIT 0", 1).schema
+        with connected(self._file, self._table) as connection, _interruptible(connection) as run:
+            count = connection.sql(f"SELECT count(*) FROM {_quoted(self._table)}")
+            self._num_rows = run(count.fetchall)[0][0]
+            return run(_reader, connection, f"SELECT * FROM {_quoted(self._table)} LIMIT 0", 1).schema
 
     def count(self) -> int:
         return self._num_rows
 
     def _batches(self, names: list[str], at_once: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
         columns = ", ".join(map(_quoted, dict.fromkeys(names)))
-        with connected(self._file, self._table) as connection:
+        with connected(self._file, self._table) as connection, _interruptible(connection) as run:
             connection.execute("SET preserve_insertion_order = true")
-            yield from _reader(connection, f"SELECT {columns} FROM {_quoted(self._table)}", at_once)
+            reader = run(_reader, connection, f"SELECT {columns} FROM {_quoted(self._table)}", at_once)
+            while (batch := run(next, reader, None)) is not None:
+                yield batch
+
+
+@contextlib.contextmanager
+def _interruptible(connection: Any) -> Iterator[Callable[..., Any]]:
+    """What calls a function of DuckDB in a thread of its own, so that a signal ends its query: in the main thread DuckDB
+    looks for signals rarely, perhaps after minutes, and raises another exception in place of the handler's."""
+    with ThreadPoolExecutor(1) as thread:
+
+        def run(call: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                return thread.submit(call, *arguments).result()
+            except BaseException:
+                connection.interrupt()
+                raise
+
+        yield run
 
 
 def _reader(connection: Any, query: str, at_once: int) -> pa.RecordBatchReader:

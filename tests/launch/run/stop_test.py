@@ -5,12 +5,12 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from processes import ALL_TESTS, SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
-
-from cohort_gnn.dataset.partitioning.partition import _ended_at_once
 
 SLOW_SAMPLER = """
 import sys
@@ -106,6 +106,68 @@ def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+OTHER_EXCEPTION = """
+import argparse, os, signal, sys, time
+from cohort_gnn.launch import main
+
+def convert(args):
+    try:
+        {stop}
+    except BaseException:
+        pass
+    raise RuntimeError("Query interrupted")
+
+def build_parser(only):
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(func=convert)
+    return parser
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+main.build_parser = build_parser
+sys.exit(main.main([]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None])
+def test_an_exception_that_a_library_raises_for_a_signal_is_no_error(number):
+    stop = "pass" if number is None else f"os.kill(os.getpid(), {int(number)}); time.sleep(5)"
+    command = [sys.executable, "-c", OTHER_EXCEPTION.format(stop=stop)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hear_hangups)
+    assert done.returncode == (1 if number is None else 128 + number)
+    assert ("RuntimeError: Query interrupted" in done.stderr) == ("Traceback" in done.stderr) == (number is None)
+
+
+SLOW = """
+create view links as
+    select range % 5 as source, 0 as target from range(100000000000) where hash(range) % 100000000 = 0;
+create table people as select range as id, random() as f from range(5)
+"""
+DESCRIBED = """
+nodes:
+  person: {file: "slow.duckdb:people", id: id, features: [f]}
+edges:
+  - {type: [person, knows, person], file: "slow.duckdb:links", source: source, target: target}
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_query_that_is_stopped_is_no_error_of_its_own(tmp_path, number):
+    """DuckDB notices signals after minutes, and raises "RuntimeError: Query interrupted" in place of what the handler has
+    raised."""
+    with duckdb.connect(str(tmp_path / "slow.duckdb")) as connection:
+        connection.execute(SLOW)
+    (tmp_path / "graph.yaml").write_text(DESCRIBED)
+    command = [sys.executable, "-m", "cohort_gnn", "dataset", "import", tmp_path / "graph.yaml", tmp_path / "out"]
+    with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        wait_until(lambda: "duckdb" in maps.read_text(), SECONDS_TO_START, "DuckDB")
+        time.sleep(1)  # its query takes minutes
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number and "Traceback" not in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.yaml", "slow.duckdb"]
+
+
 @pytest.mark.fresh  # one that is forked knows its temporary folder already
 def test_what_the_system_refuses_is_told_with_a_cure(cora, tmp_path):
     env = os.environ | {"TMPDIR": "/dev/null/nowhere"}
@@ -115,22 +177,6 @@ def test_what_the_system_refuses_is_told_with_a_cure(cora, tmp_path):
     result = cohort("digest", cora, "--device", "cpu", env=env)
     refused(result, 1, "cohort: TMPDIR: expected", "No usable temporary directory found", "hint: set it to one")
     assert result.stderr.count("\n") == 2
-
-
-def test_signals_end_what_cannot_be_asked_and_come_back():
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        signal.signal(signal.SIGTERM, lambda *_: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        handler = signal.getsignal(signal.SIGTERM)
-        with _ended_at_once():
-            assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "nohup"
-        assert signal.getsignal(signal.SIGTERM) is handler
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def test_a_run_whose_summary_cannot_be_written_tells_its_result_and_fails(cora, tmp_path, shm):

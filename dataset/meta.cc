@@ -210,6 +210,7 @@ EdgeType read_edge_type(const Object& object, const Meta& meta) {
   out.source_type = type_named(meta, out.source, object.place);
   out.target_type = type_named(meta, out.target, object.place);
   out.num_edges = object.count("count", 0);
+  if (object.json.contains("position")) object.count("position", 0);  // Python alone reads it
   read_edge_files(object, out);
   read_features(object, "features", out);
   return out;

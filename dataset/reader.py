@@ -248,6 +248,7 @@ def _open_once(folder: Path, prefer_raw: bool) -> Dataset | HeteroDataset:
                 if "features" in edges
                 else None,
                 has_no_reverse="reverse_of" in edges and edges["reverse_of"] is None,
+                position=edges.get("position", 0),
             )
             for type_, edges, row_source in zip(edge_types, meta["edges"], edge_rows, strict=True)
         },

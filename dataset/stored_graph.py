@@ -81,6 +81,7 @@ class Relation:
         indices: int32 or int64 [E], nodes of the source type.
         reverse_of: the relation that has the same edges in the other direction, if the data set names one.
         has_no_reverse: the data set says that no relation has.
+        position: among the relations in the order of their source, which batches have; 0 for all: that of meta.json.
         edge_weights: float32 [E], in the order of `indices`, or None.
         edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
         edge_table: the edges' features, in the order of `indices`, or None.
@@ -93,6 +94,7 @@ class Relation:
     edge_times: np.ndarray | None = None
     edge_table: FeatureTable | None = None
     has_no_reverse: bool = False
+    position: int = 0
 
     @property
     def edge_attr(self) -> np.ndarray | None:
@@ -203,14 +205,15 @@ class StoredGraph:
         return next((other for other in reverses if other != name), reverses[0] if reverses else None)
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
-        """Node types and edge types, as HeteroData.metadata() gives them."""
-        return list(self.node_types), list(self.edge_types)
+        """Node types and edge types, as HeteroData.metadata() gives them, and in the order of batches."""
+        return list(self.node_types), sorted(self.edge_types, key=lambda name: self.edge_types[name].position)
 
     def fill(self, store_of: Callable[[Any], Any]) -> None:
         """Gives PyG's stores of the types copies of all arrays, as tensors."""
         for name, table in self.node_types.items():
             _fill(store_of(name), x=table.x_float32(), time=table.node_times)
-        for type_, edges in self.edge_types.items():
+        for type_ in self.metadata()[1]:
+            edges = self.edge_types[type_]
             attributes = None if edges.edge_table is None else edges.edge_table.x_float32()
             beside = {"edge_weight": edges.edge_weights, "edge_time": edges.edge_times, "edge_attr": attributes}
             _fill(store_of(type_), edge_index=edges.edge_index(), **beside)

@@ -306,6 +306,9 @@ class Conversion:
             reverse_of = named[relation]
             if relation in said or reverse_of is not None:
                 written[relation]["reverse_of"] = None if reverse_of is None else order.index(reverse_of)
+        if order != list(written):
+            for position, entry in enumerate(written.values()):
+                entry["position"] = position
         return [written[relation] for relation in order]
 
     @property

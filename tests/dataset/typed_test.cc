@@ -99,6 +99,7 @@ TEST_F(TypedDataset, RefusesReversesThatAreNone) {
   expect_refused(reverse_of(1, 3), expected + ", found 3");
   expect_refused(reverse_of(1, 1), expected + ", found 1: edges from paper to author");
   expect_refused(reverse_of(1, 2), expected + ", found 2: edges from paper to paper");
+  expect_refused("\"reverse_of\": 0", "\"position\": -1", "edges[1]: expected \"position\" in [0, 2^48], found -1");
 }
 
 TEST_F(TypedDataset, RefusesFilesThatDoNotBelongTogether) {

@@ -164,7 +164,14 @@ class HeteroBatch(OfSlot, HeteroData):
 
 
 @torch.inference_mode(False)
-def batch_of(form: type[OfSlot], types: GraphTypes, slot, input_type: str | EdgeType, rows: AllRows) -> OfSlot:
+def batch_of(
+    form: type[OfSlot],
+    types: GraphTypes,
+    slot,
+    input_type: str | EdgeType,
+    rows: AllRows,
+    edge_order: Sequence[EdgeType] = (),
+) -> OfSlot:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
     have neither a version, by which ``edge_index`` knows its offsets, nor a base.
 
@@ -172,6 +179,7 @@ def batch_of(form: type[OfSlot], types: GraphTypes, slot, input_type: str | Edge
         form: HeteroBatch; or Batch, of a graph of one node type and one edge type.
         input_type: node type of the seeds, or edge type of the pairs whose endpoints they are.
         rows: as BatchSource.all_rows has them; None: slots have rows.
+        edge_order: the edge types, in the order in which the batch has them; empty: that of `types`.
     """
     batch, nodes, edges = form(), slot.nodes_of_types, slot.edges_of_relations
     sizes = [sum(per_hop) for per_hop in nodes]
@@ -188,6 +196,8 @@ def batch_of(form: type[OfSlot], types: GraphTypes, slot, input_type: str | Edge
     seeds["input_id"] = slot.input_id.clone()
     if isinstance(input_type, str):  # as in PyG: the number of seeds is no number of pairs
         seeds["batch_size"] = slot.num_seeds
+    for edge_type in edge_order:
+        batch.store_of(edge_type)  # which makes it
     sizes = [sum(per_hop) for per_hop in edges]
     e_id, weights = _parts(slot.e_id, sizes), _parts(slot.edge_weight, sizes)
     for number, (edge_type, edge_index) in enumerate(edges_by_type(slot, types).items()):

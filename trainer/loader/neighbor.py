@@ -401,7 +401,8 @@ class NeighborLoader(Stateful):
         return batch if self._transform is None else self._transform(batch)
 
     def _batch_from_slot(self, slot) -> OfSlot:
-        return batch_of(HeteroBatch if self._key else Batch, self._types, slot, self._input_type, self._sampler.rows)
+        form, sampler = HeteroBatch if self._key else Batch, self._sampler
+        return batch_of(form, self._types, slot, self._input_type, sampler.rows, sampler.edge_order)
 
     def _batch_of(self, slot) -> OfSlot:
         batch = self._batch_from_slot(slot)

@@ -47,6 +47,7 @@ class SamplerProcess:
         cleanup: contextlib.ExitStack,
     ):
         self.data, self.types, self.key_of = data.path.absolute(), data.types, data.key_of
+        self.edge_order = data.metadata()[1]
         self._node_types = data.node_types
         self._ranks = ranks_here(limit_seconds)
         self.process_rank = self._ranks.process_rank

@@ -77,8 +77,9 @@ def test_what_from_pyg_writes_to_pyg_gives_back(tmp_path, data, reverse_edges):
             assert "x" not in back[name] and written.node_types[name].x is None
     for relation in data.edge_types:
         assert sorted_edges(back[relation].edge_index) == sorted_edges(data[relation].edge_index)
-    sources = [back.node_types.index(source) for source, _, _ in back.edge_types]
-    assert sources == sorted(sources)
+    assert back.edge_types[: len(data.edge_types)] == data.edge_types
+    sources = [back.node_types.index(source) for source, _, _ in written.edge_types]
+    assert sources == sorted(sources) and back.metadata() == written.metadata()
     assert torch.equal(back[written.target].y, data[written.target].y)
     reversed_edges = {name: sorted_edges(back[name].edge_index.flip(0)) for name in back.edge_types}
     for name, relation in written.edge_types.items():

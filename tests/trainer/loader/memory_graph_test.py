@@ -10,7 +10,8 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.sampler import NumNeighbors
 
-from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer.loader.batch import Batch as LoadersBatch
 
 NUM_NODES, NUM_EDGES = 40, 300
@@ -45,6 +46,28 @@ ARRAYS = {
     "name": "a graph",
     "scale": torch.tensor([2.0, 3.0]),
 }
+
+
+@pytest.mark.parametrize("subgraph_type", SUBGRAPHS)
+def test_edge_types_come_in_the_order_of_the_graph(tmp_path, subgraph_type):
+    """In which PyG's HGTConv needs them, and to_homogeneous() numbers them."""
+    counts, data = {"user": 9, "item": 7}, HeteroData()
+    for name, count in counts.items():
+        data[name].x = torch.randn(count, 4)
+    data["item"].y = torch.zeros(7, dtype=torch.int64)
+    for source, name, target in (("item", "in", "user"), ("user", "knows", "user"), ("item", "like", "item")):
+        ends = [torch.randint(counts[end], (20,)) for end in (source, target)]
+        data[source, name, target].edge_index = torch.stack(ends)
+    folder = from_pyg(data, tmp_path / "data")
+    assert open_dataset(folder).to_pyg().metadata() == data.metadata() != (list(counts), sorted(data.edge_types))
+    for graph in (data, folder):
+        how = {"device": "cpu", "subgraph_type": subgraph_type}
+        with NeighborLoader(graph, [2, 2], "user", **how) as loader:
+            batch = next(iter(loader))
+            assert batch.metadata() == batch.clone().metadata() == data.metadata()
+            pairs = LinkNeighborLoader(graph, [2, 2], ("item", "in", "user"), exclude="none", **how)
+            assert next(iter(pairs)).metadata() == data.metadata()
+            pairs.close()
 
 
 def expect_rows(store, given, of_nodes: list[str], of_edges: list[str]) -> None:

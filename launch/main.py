@@ -85,8 +85,8 @@ def main(argv: list[str] | None = None) -> int:
 @contextlib.contextmanager
 def _ended_by_exceptions() -> Iterator[None]:
     """Inside, Ctrl-C, SIGTERM and SIGHUP end a command by an exception, so that nothing is left behind. A library may
-    raise one of its own in its place (DuckDB: "Query interrupted"). Commands with programs to end have handlers of their
-    own for that time; under nohup SIGHUP is ignored."""
+    raise its own in that one's place (DuckDB: "Query interrupted"). Commands with programs to end have handlers of
+    their own for that time; under nohup SIGHUP is ignored."""
     came: list[int] = []
 
     def end(number: int, frame) -> None:

@@ -99,7 +99,7 @@ class DuckTable(ArrowTable):
 
 @contextlib.contextmanager
 def _interruptible(connection: Any) -> Iterator[Callable[..., Any]]:
-    """What calls a function of DuckDB in a thread of its own, so that a signal ends its query: in the main thread DuckDB
+    """What calls a function of DuckDB in another thread, so that a signal ends its query: in the main thread DuckDB
     looks for signals rarely, perhaps after minutes, and raises another exception in place of the handler's."""
     with ThreadPoolExecutor(1) as thread:
 

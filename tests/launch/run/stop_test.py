@@ -152,7 +152,7 @@ edges:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_that_is_stopped_is_no_error_of_its_own(tmp_path, number):
-    """DuckDB notices it after minutes, and raises "RuntimeError: Query interrupted" in place of the handler's exception."""
+    """DuckDB notices it late, and raises "RuntimeError: Query interrupted" in place of the handler's exception."""
     with duckdb.connect(str(tmp_path / "slow.duckdb")) as connection:
         connection.execute(SLOW)
     (tmp_path / "graph.yaml").write_text(DESCRIBED)

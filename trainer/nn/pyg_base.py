@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import importlib.util
 import linecache
 import os
@@ -74,6 +75,13 @@ def _own_step(layer: pyg.MessagePassing) -> str | None:
         if step in vars(layer) and getattr(vars(layer)[step], "__func__", step) not in made:
             return step
     return None
+
+
+def in_pygs_dtype(out: Tensor, *others: Tensor | None) -> Tensor:
+    """What a layer returns. Under autocast PyG multiplies it by others, or adds them, in the larger of the dtypes."""
+    if not torch.is_autocast_enabled(out.device.type):
+        return out
+    return out.to(functools.reduce(torch.promote_types, (x.dtype for x in others if x is not None), out.dtype))
 
 
 def remove_sources(layer_class: type) -> None:

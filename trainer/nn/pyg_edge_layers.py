@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gatv2 import GATv2Rules
 from cohort_gnn.nn.gin import GINERules, GINRules
-from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
+from cohort_gnn.nn.pyg_base import ADD, Checked, in_pygs_dtype, takes_pygs_way
 from cohort_gnn.nn.rgat import RGATRules
 from cohort_gnn.nn.rgcn import RGCNRules
 from cohort_gnn.nn.sage import AGGREGATIONS, SUMS
@@ -51,7 +51,7 @@ class GATv2Conv(Checked, GATv2Rules, pyg.GATv2Conv):
         other_loops = edge_attr is not None and self.add_self_loops and reduces and not isinstance(edge_index, Block)
         if return_attention_weights is not None or takes_pygs_way(self, edge_index, x) or other_loops:
             return pyg.GATv2Conv.forward(self, x, edge_index, edge_attr, return_attention_weights)
-        return GATv2Rules.forward(self, x, edge_index, edge_attr)
+        return in_pygs_dtype(GATv2Rules.forward(self, x, edge_index, edge_attr), self.att)
 
 
 class TransformerConv(Checked, TransformerRules, pyg.TransformerConv):

@@ -5,7 +5,6 @@ Each is PyG's layer with a faster path before it; PyG's own code runs for all in
 
 from dataclasses import dataclass, field
 
-import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch_geometric.typing import OptPairTensor, OptTensor
@@ -18,7 +17,7 @@ from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.hgt import HGTRules
 from cohort_gnn.nn.inputs import is_indexed, require_indexed_rows
-from cohort_gnn.nn.pyg_base import ADD, Checked, takes_pygs_way
+from cohort_gnn.nn.pyg_base import ADD, Checked, in_pygs_dtype, takes_pygs_way
 from cohort_gnn.nn.pyg_edge_layers import GATv2Conv, GINConv, GINEConv, RGATConv, RGCNConv, TransformerConv
 from cohort_gnn.nn.sage import AGGREGATIONS, SUMS, SAGERules
 from cohort_gnn.nn.trim import trim_by_hops
@@ -121,10 +120,7 @@ class GCNConv(Checked, GCNRules, pyg.GCNConv):
         if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index, x)):
             x = x if activation is None else activation(x)
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
-        out = super().forward(x, edge_index, activation=activation)
-        if self.bias is None or not torch.is_autocast_enabled(out.device.type):
-            return out
-        return out.to(torch.promote_types(out.dtype, self.bias.dtype))  # whichever comes first, sums or products
+        return in_pygs_dtype(super().forward(x, edge_index, activation=activation), x, self.bias)
 
 
 class GATConv(Checked, GATRules, pyg.GATConv):
@@ -162,7 +158,7 @@ class GATConv(Checked, GATRules, pyg.GATConv):
         other_loops = edge_attr is not None and self.lin_edge is not None and self.add_self_loops and reduces
         if return_attention_weights is not None or takes_pygs_way(self, edge_index, x) or other_loops:
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
-        return super().forward(x, edge_index, size=size, edge_attr=edge_attr)
+        return in_pygs_dtype(super().forward(x, edge_index, size=size, edge_attr=edge_attr), self.att_src)
 
 
 class HGTConv(Checked, HGTRules, pyg.HGTConv):

@@ -464,9 +464,20 @@ def test_rows_of_16_bits_are_taken_by_weights_of_float32(kind, dtype):
     assert {weight.grad.dtype for weight in layer.parameters() if weight.grad is not None} == {torch.float32}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_have_pygs_dtype_under_autocast(kind, dtype):
+    theirs = KINDS[kind]()
+    ours, x = copy.deepcopy(theirs), torch.randn(60, 7, dtype=dtype)
+    accelerate(ours)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert rows_of(kind, ours, x).dtype == rows_of(kind, theirs, x).dtype
+
+
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dims", [(7, 40), (40, 7)])
-def test_gcn_has_one_dtype_under_autocast_whichever_comes_first(dims):
-    theirs = pyg.GCNConv(*dims)
+def test_gcn_has_one_dtype_under_autocast_whichever_comes_first(dims, bias):
+    theirs = pyg.GCNConv(*dims, bias=bias)
     ours, (_, edge_index) = copy.deepcopy(theirs), graph()
     accelerate(ours)
     with torch.autocast("cpu", torch.bfloat16):

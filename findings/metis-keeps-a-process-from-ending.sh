@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # METIS in Python: SIGTERM while a graph is divided.
 #
-# Needs: python3, PyPI; pymetis==2025.2.2 in a temporary venv. Seen: that. Guess before the run: Python's handler is called when the C function returns, as with other libraries; without a
-# handler, the process ends at once.
+# Needs: python3, PyPI; pymetis==2025.2.2 in a temporary venv. Seen: that. Guess before the run: Python's handler is
+# called when the C function returns, as with other libraries; without a handler, the process ends at once.
 # Seen: METIS sets a handler of its own for the time of the call. The call ends with "Caught an unknown exception!", which
 # looks like an error of the graph, and Python's handler is never called. Afterwards SIGTERM stays blocked, in this thread
 # and in processes that it starts: neither `kill` nor SLURM nor `docker stop` ends them before they send SIGKILL.

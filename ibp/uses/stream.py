@@ -338,9 +338,9 @@ def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
 def _check_apart(layers: list[Layer]) -> None:
     users = Counter(id(submodule) for layer in layers for submodule in layer.module.modules())
     for layer in layers:
-        if any(users[id(submodule)] > 1 for submodule in layer.module.modules()):
-            actual = f"a {type(layer.module).__name__} that shares modules with another"
-            raise CohortError("stream_module: layers", "modules that have none in common", actual, "pass layers=")
+        if users[id(layer.module)] > 1:
+            actual = f"a {type(layer.module).__name__} that is inside another, or twice"
+            raise CohortError("stream_module: layers", "modules, none inside another", actual, "pass layers=")
 
 
 def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[list[nn.Parameter]]:

@@ -143,8 +143,25 @@ def test_layers_may_be_chosen():
     x = torch.randn(2, 8)
     with torch.no_grad():
         assert torch.equal(streamed(x), model(x))
-    with pytest.raises(CohortError, match="layers: expected modules that have none in common"):
-        ibp.stream_module(model, "cpu", layers=[model[0], model[0][1]])
+    for layers in ([model[0], model[0][1]], [model[0][1], model[0]], [model[1], model[1]]):
+        with pytest.raises(CohortError, match="layers: expected modules, none inside another, found a"):
+            ibp.stream_module(model, "cpu", layers=layers)
+
+
+def test_layers_may_have_modules_in_common():
+    """As the activation of PyG's models, and one linear part of two blocks, whose weights stay."""
+    shared, act = nn.Linear(8, 8), nn.ReLU()
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own, self.act, self.shared = nn.Linear(8, 8), act, shared
+
+        def forward(self, x):
+            return self.shared(self.act(self.own(x)))
+
+    stats = check(nn.Sequential(Block(), Block(), Block()).eval(), torch.randn(2, 8), "cpu").weight_stream.stats()
+    assert stats.layers == 3 and stats.weight_bytes == 3 * 8 * 8 * 4
 
 
 def test_weights_are_there_while_their_layer_is_called_alone():

@@ -302,7 +302,8 @@ def stream_module(
         if not torch.cuda.is_available():
             raise CohortError("stream_module: device", "a GPU that torch can use", "no GPU", 'use device="cpu"')
         where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
-    all_layers = [Layer(submodule) for submodule in (_layers_of(module) if layers is None else layers)]
+    chosen = _layers_of(module) if layers is None else layers
+    all_layers = [Layer(submodule) for submodule in chosen if next(submodule.parameters(), None) is not None]
     _check_apart(all_layers)
     streamed_of = _streamed(all_layers, module, min_bytes)
     if any(parameter.is_meta for parameters in streamed_of for parameter in parameters):

@@ -160,7 +160,8 @@ def test_layers_may_have_modules_in_common():
         def forward(self, x):
             return self.shared(self.act(self.own(x)))
 
-    stats = check(nn.Sequential(Block(), Block(), Block()).eval(), torch.randn(2, 8), "cpu").weight_stream.stats()
+    model = nn.Sequential(Block(), act, Block(), Block()).eval()
+    stats = check(model, torch.randn(2, 8), "cpu").weight_stream.stats()
     assert stats.layers == 3 and stats.weight_bytes == 3 * 8 * 8 * 4
 
 

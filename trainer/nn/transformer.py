@@ -54,8 +54,8 @@ class TransformerRules:
             hint = "give the layer edge_dim, or leave edge_attr out"
             raise CohortError(f"{type(self).__name__}: edge_attr", "none, without edge_dim", "a tensor", hint)
         block, source = block_of(edge_index, source.shape[0], target.shape[0]), matrix_of(source)
-        for lin in (self.lin_key, self.lin_value):
-            materialize(lin, source.shape[1])
+        for lin, rows in ((self.lin_query, target), (self.lin_key, source), (self.lin_value, source)):  # as PyG draws
+            materialize(lin, rows.shape[1])
         queries = through(self.lin_query, target) * (1 / math.sqrt(self.out_channels))
         out = self._attended(source, queries, block, edge_attr)
         out = out.flatten(1) if self.concat else out.mean(dim=1)

@@ -474,6 +474,23 @@ def test_rows_have_pygs_dtype_under_autocast(kind, dtype):
         assert rows_of(kind, ours, x).dtype == rows_of(kind, theirs, x).dtype
 
 
+@pytest.mark.parametrize(
+    "kind", ["SAGEConv", "GCNConv", "GATConv", "GATv2Conv", "GraphConv", "TransformerConv", "HGTConv"]
+)
+def test_lazy_layers_begin_with_the_same_weights(kind):
+    """And draw them in the order in which PyG's first call does."""
+    edges = ("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")
+    nodes = {"a": torch.randn(9, 7), "b": torch.randn(9, 5)}
+    more = {"metadata": (list(nodes), list(edges))} if kind == "HGTConv" else {}
+    theirs, edge_index = getattr(pyg, kind)(-1, 4, **more), random_edges(9, 9, 30)
+    ours, outs = copy.deepcopy(theirs), []
+    assert accelerate(ours).replaced == [""]
+    for layer in (theirs, ours):
+        torch.manual_seed(1)
+        outs.append(layer(nodes, dict.fromkeys(edges, edge_index))["b"] if more else layer(nodes["a"], edge_index))
+    assert_as_close(*outs)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dims", [(7, 40), (40, 7)])
 def test_gcn_has_one_dtype_under_autocast_whichever_comes_first(dims, bias):

@@ -225,6 +225,7 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
         hint = "choose one of them, or say that each is a label of its own: --label-type multilabel"
         raise CohortError(place, "one class per node", f"{array.shape[1]} targets per node", hint)
     if array.dtype.kind == "f":
+        array = array.astype(np.float32) if array.dtype == np.float16 else array  # which ends at 65504
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)
         bad = np.flatnonzero((whole != np.floor(whole)) | (np.abs(whole) >= 2.0**63))

@@ -401,9 +401,16 @@ def rows_of_columns(
 
 def times_of(table: TableFile, column: int) -> np.ndarray:
     """int64 [n]: a column of integers, timestamps or dates as numbers that ascend with the time."""
-    parts, done = [], 0
+    parts, kinds, done = [], set(), 0
     for (array,), _ in table.pieces([column], "texts", MIN_BLOCK):
-        parts.append(as_order(table.place(column), array, done))
+        if not len(array):
+            continue
+        kind, numbers = as_order(table.place(column), array, done)
+        parts.append(numbers)
+        kinds.add(kind)
+        if len(kinds) > 1:  # in another part, or further down in a text
+            hint = "convert the column to one of them in all parts"
+            raise CohortError(table.place(column), "times of one kind", " and ".join(sorted(kinds)), hint)
         done += len(array)
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 

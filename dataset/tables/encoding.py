@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"  # the category of texts that no training row has
 BOOLS = {"false", "true"}
+FINE = 1 << 16  # so many times what float64 rounds is the least deviation of numbers that are standardized
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,15 @@ class _Statistics:
                 hint = "at_most: N admits N, each of which is a feature; kind: code makes one feature of all"
                 raise CohortError(self._place, expected, actual, hint)
 
+    def _demand_told_apart(self, means: np.ndarray, deviations: np.ndarray) -> None:
+        """Raises CohortError for numbers from 2^53 on that differ by little more than float64 rounds, such as ids."""
+        lost = (np.abs(means) >= 2.0**53) & (deviations < FINE * np.spacing(np.abs(means)))
+        if lost.any():
+            i = int(lost.argmax())
+            actual = f"numbers near {means[i]:.0f} with the deviation {deviations[i]:.0f}"
+            hint = "subtract one number from all of them, or leave the column out; kind: category is for ids"
+            raise CohortError(self._place, "numbers that float64 tells apart", actual, hint)
+
     def fitted(self) -> FittedColumn:
         how, name = self._how, self._name
         self._vanished.demand_none()
@@ -225,7 +235,10 @@ class _Statistics:
             if not self._moments.count:
                 hint = "nulls: zero needs none; leave standardize out"
                 raise CohortError(self._place, "a value in a row of the training split", "none", hint)
-            mean, deviation = (numbers.tolist() for numbers in self._moments.mean_and_deviation())
+            means, deviations = self._moments.mean_and_deviation()
+            if how.standardize:
+                self._demand_told_apart(means, deviations)
+            mean, deviation = means.tolist(), deviations.tolist()
         if how.kind == "number":
             names = [name] if self._width in (None, 1) else [f"{name}[{i}]" for i in range(self._width)]
             names += [f"{name} is null"] if how.nulls != "refuse" else []

@@ -20,15 +20,22 @@ class Moments:
     (None, None)
     >>> [values.round(6).tolist() for values in moments.mean_and_deviation()]
     [[3.0], [2.160247]]
+
+    Of equal numbers, such as 0.1, the mean is that number, and the deviation 0: sums would be rounded.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._joined = 0, np.zeros(1), np.zeros(1)  # count, mean and squares of whole blocks
         self._rest: list[np.ndarray] = []
+        self._first: np.ndarray | None = None  # row, and whether there are others, by column
+        self._varies = np.zeros(1, bool)
 
     def add(self, rows: np.ndarray) -> None:
         """Adds numbers [n, columns]."""
+        if len(rows):
+            self._first = rows[0].astype(np.float64) if self._first is None else self._first
+            self._varies = self._varies | (rows != self._first).any(axis=0)
         while len(rows):
             room = BLOCK - self.count % BLOCK
             self._rest.append(rows[:room].astype(np.float64))
@@ -40,7 +47,10 @@ class Moments:
     def mean_and_deviation(self) -> tuple[np.ndarray, np.ndarray]:
         """float64 [columns] each; the deviation is the root of the mean squared deviation from the mean."""
         count, mean, squares = self._with_rest()
-        return mean, np.sqrt(squares / max(1, count))
+        deviation = np.sqrt(squares / max(1, count))
+        if self._first is None:
+            return mean, deviation
+        return np.where(self._varies, mean, self._first), np.where(self._varies, deviation, 0)
 
     def _with_rest(self) -> tuple[int, np.ndarray, np.ndarray]:
         if not self._rest:

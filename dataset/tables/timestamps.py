@@ -102,7 +102,7 @@ def timestamps(place: str, array: pa.ChunkedArray, zone: str | None, first: int)
     stamps = _parsed(place, array, first)
     _demand_years(place, stamps, first)
     if pa.types.is_date(stamps.type):
-        return stamps.cast(pa.timestamp("s"))
+        return stamps.cast(pa.timestamp("ms"))  # date64 may have a time of the day
     if stamps.type.tz is None:
         return stamps
     if zone is None:
@@ -165,8 +165,9 @@ def as_integers(
     return numbers * factor
 
 
-def as_order(place: str, array: pa.Array | pa.ChunkedArray, first: int) -> np.ndarray:
-    """int64 [n]: integers as they are, timestamps and dates as microseconds since 1970, rounded down."""
+def as_order(place: str, array: pa.Array | pa.ChunkedArray, first: int) -> tuple[str, np.ndarray]:
+    """What times are, and int64 [n] of them: integers as they are, timestamps and dates as microseconds since 1970,
+    rounded down."""
     import pyarrow as pa
 
     array = _chunked(array)
@@ -175,10 +176,12 @@ def as_order(place: str, array: pa.Array | pa.ChunkedArray, first: int) -> np.nd
         whole = values.integers_of_texts(array)
         array = array if whole is None else whole
     if not pa.types.is_integer(array.type):
-        return as_integers(place, array, "us", None, first, exact=False)
+        array = _parsed(place, array, first)
+        kind = "instants" if is_instant(array.type) else "timestamps without a zone"
+        return kind, as_integers(place, array, "us", None, first, exact=False)
     if array.null_count:
         raise _missing(place, array, "a time", first)
-    return arrays.as_int64(place, array.to_numpy())
+    return "integers", arrays.as_int64(place, array.to_numpy())
 
 
 def _divided(place: str, array: pa.ChunkedArray, numbers: np.ndarray, factor: int, unit: str, first: int) -> np.ndarray:

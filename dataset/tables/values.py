@@ -335,6 +335,8 @@ def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.nd
     parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     out = []
     for part in parts:
+        if part.null_count:  # of lists in lists; its numbers would be those of the next
+            raise CohortError(place, "a list", "none", "fill it in")
         rows, flat = len(part), read(part.flatten())
         lengths = np.diff(part.offsets.to_numpy()) if not pa.types.is_fixed_size_list(part.type) else np.empty(0)
         if rows and (len(flat) % rows or (lengths != len(flat) // rows).any()):

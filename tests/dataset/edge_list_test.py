@@ -202,6 +202,13 @@ def test_a_label_that_is_missing_is_none(tmp_path, form, task, columns, read):
     assert len(found.train_ids) == (3 if task == "multilabel" else 2)
 
 
+@pytest.mark.filterwarnings("error")
+def test_classes_of_half_floats_need_no_warning(tmp_path):
+    np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
+    np.save(tmp_path / "y.npy", np.array([1, np.nan, 2], np.float16))
+    assert imported(tmp_path / "e.npy", features="ones", labels=tmp_path / "y.npy").y.tolist() == [1, -1, 2]
+
+
 def test_a_missing_list_of_labels_is_refused(tmp_path):
     np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
     write_parquet(tmp_path / "y.parquet", y=pa.array([[1, 0], None, None, [0, 1]], pa.list_(pa.int8(), 2)))

@@ -113,6 +113,16 @@ def test_large_numbers_are_standardized_before_float32_rounds_them(tmp_path, kin
     np.testing.assert_allclose(x[:, 0], expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [0.1, 1 / 3, 123456.789, 7.0])
+def test_a_number_that_all_training_rows_have_is_standardized_to_0(number, tmp_path):
+    """Sums of such numbers are rounded: the deviation was 1e-17, by which other rows were divided."""
+    users = USERS.assign(same=np.where(PARTS == "test", number + 2, number))
+    data = made(tmp_path / "out", [{"column": "same", "standardize": True}], users)
+    (column,) = read_columns(data.path).nodes["node"]
+    assert (column.mean, column.deviation) == ([number], [0.0])
+    np.testing.assert_array_equal(data.x[:, 0], np.float32(np.where(PARTS == "test", 2, 0)))
+
+
 def test_categories_are_those_of_the_training_rows(tmp_path):
     users = USERS.assign(country=np.where(TRAIN, USERS["country"].fillna("de"), "xx"))
     data = made(tmp_path / "out", [{"column": "country", "kind": "category"}], users)
@@ -170,6 +180,14 @@ def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
     write_columns(before.path, columns)
     with pytest.raises(CohortError, match="column income, row 0: expected a number near the mean"):
         made(tmp_path / "far", features, later.assign(income=1e20), options={"columns_from": before.path})
+
+
+def test_dates_that_have_a_time_of_the_day_show_it(tmp_path):
+    """date64 counts milliseconds, and other programs do not round them."""
+    moments = pa.array([86_400_000 * 31 + 3_600_000 * 5 + 7] * V, pa.date64())
+    users = USERS.assign(joined=pd.arrays.ArrowExtensionArray(moments))
+    column = {"column": "joined", "kind": "time", "parts": ["month", "day", "hour"]}
+    assert made(tmp_path / "out", [column], users).x.tolist() == [[2, 1, 5]] * V
 
 
 @pytest.mark.parametrize("zone", [None, "America/New_York"])
@@ -368,6 +386,8 @@ WRONG = {
     "decimals": ({"features": [{"column": "price", "nulls": "mean"}]}, "found decimal128", "CAST(price AS DOUBLE)"),
     "durations": ({"features": ["span"]}, "found duration", "epoch(span)"),
     "other bytes": ({"features": [{"column": "bytes", "kind": "time", "parts": ["day"]}]}, "texts in UTF-8", "UTF-8"),
+    "no list in lists": ({"features": [{"column": "tiles"}]}, "tiles: expected a list, found none", "fill it in"),
+    "ids": ({"features": [{"column": "serial", "standardize": True}]}, "float64 tells apart", "kind: category"),
     "a label of lists": ({"features": ["age"], "label": "empty"}, "lists of at least one number", ""),
     "a large label": ({"features": ["age"], "label": "vast"}, "column vast[3]: expected the number of", "regression"),
 }  # fmt: skip
@@ -380,6 +400,8 @@ def test_what_cannot_be_meant_is_refused_with_a_cure(case, tmp_path):
     users["far"] = pd.Series(np.where(ROWS == 1, 2**62, 0), dtype="timestamp[us][pyarrow]")
     users["empty"], users["lists"] = [[]] * V, [[float(row != 3)] * 2 if row else [0.0, float("inf")] for row in ROWS]
     users["vast"], users["price"] = np.where(ROWS == 3, 1e300, 0.5 * (ROWS > 3)), [decimal.Decimal(1)] * V
+    tiles = pa.array([[[1, 2], None], [None, [3, 4]]] * (V // 2), pa.list_(pa.list_(pa.float64(), 2), 2))
+    users["tiles"], users["serial"] = pd.arrays.ArrowExtensionArray(tiles), 2**62 + ROWS
     users["span"], users["bytes"] = pd.to_timedelta(ROWS, "s"), [b"\xff"] * V
     if "zone" in str(keys):
         users["joined"] = users["joined"].dt.tz_localize("UTC")

@@ -18,6 +18,7 @@ from import_helpers import edge_pairs, imported, refusal
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.described import times_of
 from cohort_gnn.dataset.layouts.node_ids import NodeIds
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.parts import Parts, part_files
@@ -210,6 +211,22 @@ def test_lists_of_other_lengths_are_refused_in_any_part(other, tmp_path):
         table.read([0], np.float32)
     with pytest.raises(CohortError, match="lists of one length"):
         DeclaredColumns.from_entries(table, [Column(column="x", standardize=True)], "x", fit_all=True).fit(None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        (pa.int64(), pa.timestamp("us"), "integers and timestamps without a zone"),
+        (pa.date32(), pa.timestamp("s", "UTC"), "instants and timestamps without a zone"),
+    ],
+)
+def test_times_of_a_split_are_of_one_kind_in_all_parts(one, other, found, tmp_path):
+    """Of seconds as integers and of timestamps, which became microseconds, each part was a split of its own."""
+    for number, type_ in enumerate((one, one, other)):
+        pq.write_table(pa.table({"t": pa.array([3, 1], type_)}), tmp_path / f"part-{number}.parquet")
+    table = tables.open_table(tmp_path)
+    with pytest.raises(CohortError, match=f"part-2.*column t: expected times of one kind, found {found}"):
+        times_of(table, 0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
-from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, element_cost, is_prefix, materialize, require_plain
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype, begin, element_cost, is_prefix, materialize, require_plain
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import called, end_scores
 from cohort_gnn.nn.row_tiles import rows_stand_alone
@@ -58,9 +58,11 @@ class GATRules:
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         num_shared = min(size) if size else min(source.shape[0], num_targets)
-        edge_scores = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
         rows = matrix_of(source)
+        if self.residual and target is not None:
+            begin(self.res, target.shape[1])  # the first that PyG's layer calls
         scores = self._scores(rows, target)
+        edge_scores = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
         keeps = self.sum_bytes(rows, block) <= kept_bytes(rows.device)
         out = self._attended(rows, scores, block, num_shared, edge_scores, keeps)
         if self.residual and target is not None:
@@ -114,6 +116,7 @@ class GATRules:
         if rows.dim() != 2 or rows.shape[0] != block.source.numel():
             expected = f"[{block.source.numel()}, {self.edge_dim}], a row for each edge"
             raise CohortError("edge_attr: shape", expected, str(list(edge_attr.shape)))
+        begin(self.lin_edge, rows.shape[1])
         with torch.autocast(rows.device.type, enabled=False):
             vectors = self._vectors(self.lin_edge, self.att_edge).to(dtype)
             scores = F.linear(rows.to(dtype), vectors)

@@ -7,7 +7,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.edge_ops import dropped, edge_softmax, weighted_sum
-from cohort_gnn.nn.inputs import edge_rows_of, is_prefix
+from cohort_gnn.nn.inputs import begin, edge_rows_of, is_prefix
 from cohort_gnn.nn.joined_ops import joined_scores
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import called, through
@@ -51,6 +51,7 @@ class GATv2Rules:
             raise CohortError(f"{type(self).__name__}: x", "rows of sources and of targets", "None for targets")
         block = block_of(edge_index, source.shape[0], target.shape[0])
         shared = self.share_weights and is_prefix(target, source)
+        begin(self.res, target.shape[1])  # the first that PyG's layer calls
         rows = matrix_of(through(self.lin_l, source))
         own = rows[: target.shape[0]] if shared else matrix_of(through(self.lin_r, target))
         loops = min(source.shape[0], target.shape[0]) if self.add_self_loops else -1

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import edge_rows_of
@@ -68,6 +69,9 @@ class GINERules:
             rows = edge_rows_of(self, edge_attr, block, source.shape[1])
         else:
             rows = through(self.lin, edge_rows_of(self, edge_attr, block))
+            if rows.shape[1] != source.shape[1]:
+                expected = f"{rows.shape[1]} columns, the inputs of nn when the layer was made with edge_dim"
+                raise CohortError(f"{type(self).__name__}: x", expected, f"{source.shape[1]} columns")
         out = relu_sum(source, rows.to(source.dtype).contiguous(), block.indptr, block.source, block.num_targets)
         return through(self.nn, _with_own(out, target, self.eps))
 

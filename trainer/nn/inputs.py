@@ -125,9 +125,14 @@ def require_plain(lin: nn.Module, biased: bool = True) -> None:
 
 
 def materialize(lin: nn.Module, width: int, biased: bool = True) -> None:
-    """Gives a lazy linear layer its weights, as its first call would; raises CohortError as `require_plain` does."""
+    """Like `begin`; raises CohortError as `require_plain` does."""
     require_plain(lin, biased)
-    if hasattr(lin, "_hook"):
+    begin(lin, width)
+
+
+def begin(lin: nn.Module | None, width: int) -> None:
+    """Gives a lazy linear layer its weights, as its first call would."""
+    if lin is not None and hasattr(lin, "_hook"):
         lin.initialize_parameters(lin, (torch.empty(0, width),))
 
 

@@ -474,21 +474,39 @@ def test_rows_have_pygs_dtype_under_autocast(kind, dtype):
         assert rows_of(kind, ours, x).dtype == rows_of(kind, theirs, x).dtype
 
 
-@pytest.mark.parametrize(
-    "kind", ["SAGEConv", "GCNConv", "GATConv", "GATv2Conv", "GraphConv", "TransformerConv", "HGTConv"]
-)
+LAZY = {
+    "sage": lambda: pyg.SAGEConv(-1, 4),
+    "gcn": lambda: pyg.GCNConv(-1, 4),
+    "gat": lambda: pyg.GATConv(-1, 4, residual=True, edge_dim=-1),
+    "gatv2": lambda: pyg.GATv2Conv(-1, 4, residual=True, edge_dim=-1),
+    "graph": lambda: pyg.GraphConv(-1, 4),
+    "transformer": lambda: pyg.TransformerConv(-1, 4, beta=True, edge_dim=3),
+    "hgt": lambda: pyg.HGTConv(-1, 4, (["a", "b"], [("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")])),
+}
+
+
+@pytest.mark.parametrize("kind", LAZY)
 def test_lazy_layers_begin_with_the_same_weights(kind):
     """And draw them in the order in which PyG's first call does."""
-    edges = ("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")
-    nodes = {"a": torch.randn(9, 7), "b": torch.randn(9, 5)}
-    more = {"metadata": (list(nodes), list(edges))} if kind == "HGTConv" else {}
-    theirs, edge_index = getattr(pyg, kind)(-1, 4, **more), random_edges(9, 9, 30)
+    theirs, edge_index = LAZY[kind](), random_edges(9, 9, 30)
     ours, outs = copy.deepcopy(theirs), []
     assert accelerate(ours).replaced == [""]
+    nodes, edge_attr = {"a": torch.randn(9, 7), "b": torch.randn(9, 5)}, torch.randn(edge_index.shape[1], 3)
     for layer in (theirs, ours):
         torch.manual_seed(1)
-        outs.append(layer(nodes, dict.fromkeys(edges, edge_index))["b"] if more else layer(nodes["a"], edge_index))
+        if kind == "hgt":
+            outs.append(layer(nodes, dict.fromkeys(layer.edge_types, edge_index))["b"])
+        else:
+            outs.append(layer(nodes["a"], edge_index, *([edge_attr] if hasattr(layer, "lin_edge") else [])))
     assert_as_close(*outs)
+
+
+@pytest.mark.parametrize("width", [6, 9])
+def test_rows_of_another_width_than_those_of_edges_are_refused(width):
+    layer = pyg.GINEConv(nn.LazyLinear(4) if width == 6 else nn.Linear(7, 4), edge_dim=3)
+    assert accelerate(layer).replaced == [""]
+    with pytest.raises(CohortError, match=f"GINEConv: x: expected [07] columns, .* found {width} columns"):
+        layer(torch.randn(20, width), random_edges(20, 20, 50), torch.randn(50, 3))
 
 
 @pytest.mark.parametrize("bias", [True, False])

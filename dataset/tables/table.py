@@ -197,7 +197,7 @@ def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> l
         if column.isdecimal() and int(column) < len(names):
             return int(column)
         hint = did_you_mean(column, names) or "columns have names, or numbers from 0; FIRST:LAST"
-        raise CohortError(place, f"a column {column}", shortened(names), hint)
+        raise CohortError(place, f"a column {column}", shortened(names) or "none", hint)
 
     chosen: list[int] = []
     for part in wanted:

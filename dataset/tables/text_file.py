@@ -31,6 +31,8 @@ LONGEST_LINE = 64 << 20
 PARSED_AT_ONCE = 1 << 20  # bytes, by one thread
 LINE_FEED = b"\n"
 HEXADECIMAL = (b"0x", b"0X")
+BACKSLASH = b'\\"'
+TEXT_BEHIND = re.compile(rb'"(?:[^"]++|"")*+"\s*\S')  # the quote that closes a field
 BLANKS = bytes.maketrans(b"\t\r", b"  ")
 COUNTED_AT_ONCE = 1 << 24  # bytes
 JODIE = "comma_separated_list_of_features"  # the last name in files of JODIE
@@ -265,6 +267,8 @@ class Parser:
         rows, quoted = self._rows(text, end)
         if not self._columns or not rows or self._width > 1 and not rows.strip(self._file.blanks):
             return None
+        if quoted and self._kind == "texts" and BACKSLASH in rows:
+            self._demand_doubled_quotes(text[:end], lines_before)
         try:
             columns = self._integers(rows, quoted) if self._kind == "integers" else self.read(rows, quoted, self._kind)
         except self._pa.ArrowCancelled as error:  # by Ctrl-C, which Python may not have noticed yet
@@ -274,6 +278,17 @@ class Parser:
         if self._kind == "features":
             self._demand_exact(columns, rows, quoted, text[:end], lines_before)
         return columns
+
+    def _demand_doubled_quotes(self, text: bytes, lines_before: int) -> None:
+        """Refuses a backslash before a quote in quotes, as Spark writes it: Arrow ends the text there."""
+        mark = re.escape(self._file.separator.encode())
+        field = re.compile(b"(?:^|%b)(%b)" % (mark, field_pattern(mark)))
+        for number, line, _ in self.lines(text):
+            fields = field.findall(line.encode()) if BACKSLASH.decode() in line else []
+            if odd := [fields[i] for i in self._columns if i < len(fields) and TEXT_BEHIND.match(fields[i])]:
+                hint = "in Spark .option('escape', '\"') of the writer, of pandas no escapechar; or write Parquet"
+                place = f"{self._file.path}: line {lines_before + number}"
+                raise CohortError(place, 'quotes in quotes that are doubled: ""', odd[0].decode()[:40], hint)
 
     def _integers(self, rows: bytes, quoted: bool) -> list[pa.ChunkedArray]:
         """The columns of rows as int64; ArrowInvalid or ValueError: one is none. Arrow reads 0x10 as 16, and no +16."""
@@ -385,9 +400,14 @@ def _end_of(rows: re.Pattern[bytes], text: bytes) -> int:
 
 
 def row_pattern(separator: str) -> bytes:
-    """A row with its line feed, as Arrow reads it: a field that begins with a quote may hold separators and lines."""
+    """A row with its line feed, as Arrow reads it."""
     if separator == " ":
         return b"[^\n]*+\n"
     mark = re.escape(separator.encode())
-    field = b'(?:"(?:[^"]++|"")*+"[^%b\n]*+|(?!")[^%b\n]*+)' % (mark, mark)
+    field = field_pattern(mark)
     return b"%b(?:%b%b)*+\n" % (field, mark, field)
+
+
+def field_pattern(mark: bytes) -> bytes:
+    """A field between separators: one that begins with a quote may hold separators and lines."""
+    return b'(?:"(?:[^"]++|"")*+"[^%b\n]*+|(?!")[^%b\n]*+)' % (mark, mark)

@@ -13,8 +13,10 @@ from import_helpers import edge_pairs
 from pyarrow import csv
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.streams import Rows
 
@@ -42,6 +44,17 @@ def imported(source: Path, files: dict[str, str] | None = None, **options):
 
 def refused(source: Path, files: dict[str, str] | None = None, **options):
     return import_helpers.refusal(source, **with_files(source, files, options))
+
+
+def categories_of(folder: Path, text: str) -> set[str]:
+    """The categories in the column t of a table of nodes."""
+    (folder / "nodes.csv").write_text(text)
+    (folder / "e.csv").write_text("src,dst\n0,1\n")
+    nodes = "nodes: {u: {file: nodes.csv, features: [{column: t, kind: category}]}}"
+    (folder / "graph.yaml").write_text(f"{nodes}\nedges: [{{type: [u, e, u], file: e.csv}}]")
+    import_graph(folder / "graph.yaml", folder / "out")
+    (column,) = read_columns(folder / "out").nodes["node"]
+    return set(column.vocabulary or [])
 
 
 # --- the first line ---------------------------------------------------------------------------------------------------
@@ -183,6 +196,22 @@ def test_a_quote_within_a_field_is_a_sign_like_others(tmp_path, edges):
     text = 'f,t\n1,5" pipe\n2,x\n2,"y"\n'
     data = imported(edges, {"features": text}, feature_columns=["f"])
     assert data.x[:, 0].tolist() == [1, 2, 2]
+
+
+@pytest.mark.parametrize(("text", "category"), [('"C:\\"', "C:\\"), ('"a\\""b"', 'a\\"b'), ('a\\"b', 'a\\"b')])
+def test_a_backslash_before_a_quote_is_a_sign_like_others(tmp_path, text, category):
+    assert categories_of(tmp_path, f't,u\n{text},"x\\"y"\n"b",c\n') == {category, "b"}
+
+
+def test_quotes_after_backslashes_are_refused(tmp_path):
+    """Spark writes them so. A text ended there, and what came behind it was put to it."""
+    with pytest.raises(CohortError, match=r"line 5: expected quotes in quotes that are doubled.*\n.*'escape'"):
+        categories_of(tmp_path, 't,u\n"a\nb",c\n\n"say \\"hi\\"",c\n')
+
+
+def test_a_line_of_blanks_is_named(tmp_path):
+    with pytest.raises(CohortError, match=r"line 3: expected 2 fields, found blanks alone\n.*grep -v"):
+        categories_of(tmp_path, "t,u\na,b\n \t\nc,d\n")
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ def refusal(
             if odd := next((fields[i] for i in columns if "\ufffd" in fields[i]), None):
                 cure = f"iconv -f LATIN1 -t UTF-8 {file.path.name} > utf8-{file.path.name}"
                 return CohortError(f"{file.path}: line {lines_before + number}", "text in UTF-8", f'"{odd[:40]}"', cure)
-        for number, line in enumerate(text.split(b"\n"), lines_before + 1):
-            if line.strip(b"\r") and not line.strip(file.blanks):
+        for number, bare in enumerate(text.split(b"\n"), lines_before + 1):
+            if bare.strip(b"\r") and not bare.strip(file.blanks):
                 cure = f"grep -v '^[[:blank:]]*$' {file.path.name} > rows-{file.path.name}"
                 return CohortError(f"{file.path}: line {number}", f"{width} fields", "blanks alone", cure)
         actual = "other bytes, or a quote that is not closed"

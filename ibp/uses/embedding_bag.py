@@ -50,6 +50,7 @@ class EmbeddingBag(torch.nn.Module):
             limits = f"{-len(table)} to {len(table) - 1}"
             raise CohortError("EmbeddingBag: padding_idx", limits, str(padding_idx))
         self.table, self.mode, self.include_last_offset = table, mode, include_last_offset
+        self.num_embeddings, self.embedding_dim = table.shape  # as torch calls them
         self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + len(table)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:

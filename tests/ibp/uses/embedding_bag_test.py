@@ -71,6 +71,11 @@ def test_other_floats(weights, dtype):
         assert torch.equal(ibp.EmbeddingBag(table, mode)(input), expected), mode
 
 
+def test_sizes_have_torchs_names(weights, table):
+    bag, theirs = ibp.EmbeddingBag(table), torch.nn.EmbeddingBag.from_pretrained(weights)
+    assert (bag.num_embeddings, bag.embedding_dim) == (theirs.num_embeddings, theirs.embedding_dim)
+
+
 def test_it_replaces_a_frozen_module(weights, table):
     module = torch.nn.EmbeddingBag.from_pretrained(weights, mode="sum", padding_idx=7, include_last_offset=True)
     ours = ibp.EmbeddingBag(table, "sum", padding_idx=7, include_last_offset=True)

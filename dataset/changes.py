@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.dataset.array_file import map_array
@@ -116,7 +117,7 @@ def changes_since(folder: str | os.PathLike, state: str) -> Changes:
     for step in steps[since:]:
         for changed in step.lists:
             nodes = _nodes_of(path, changed)
-            lists[changed.type] = np.union1d(lists[changed.type], nodes) if changed.type in lists else nodes
+            lists[changed.type] = distinct(lists[changed.type], nodes) if changed.type in lists else nodes
     return Changes(steps[since].nodes, lists)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cohort_gnn.base.distinct import distinct, is_among
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import replacing
 from cohort_gnn.base.spelling import did_you_mean
@@ -213,9 +214,9 @@ def write_links(
         names = [f"{split}: {what}" for what in ("pairs", "negatives")]
         pairs, negatives = (array.astype(np.int64) for array in arrays)
         held[split] = checked_links(names, HeldOut(pairs, negatives, shared), edges)
-    keys = np.unique(edges.keys(*edges.endpoints()))
+    keys = distinct(edges.keys(*edges.endpoints()))
     for split, links in held.items():
-        count = np.isin(edges.keys(*links.pairs.T), keys).sum()
+        count = is_among(edges.keys(*links.pairs.T), keys).sum()
         if count:
             text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph, where models see them"
             warn_user(f"{folder}: {text}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cohort_gnn.base.distinct import is_among
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.appending.folder import join_arrays
@@ -173,7 +174,7 @@ class Appending(Conversion):
             hint = "--node-ids FILE has the id of each new row; of a table, --id-column says which column has them"
             raise CohortError(self.graph.place, f"{count} ids, one per new node", f"{len(added)}", hint)
         place = "--rename" if self.options.rename else "--node-ids"
-        if len(again := np.flatnonzero(np.isin(added, ids))):
+        if len(again := np.flatnonzero(is_among(added, np.sort(ids)))):
             expected = f"ids that no node of {self.old.path} has"
             raise CohortError(f"{place}[{again[0]}]", expected, str(added[again[0]]), "leave these rows out")
         self._take_node_ids(np.concatenate([ids, added]))
@@ -195,7 +196,8 @@ class Appending(Conversion):
                 sorter.add(dst)
                 self.progress("finding ids", fraction)
         sorter.write(os.fspath(self.added / RENAMED))
-        return np.setdiff1d(np.load(self.added / RENAMED), known)
+        ids = np.load(self.added / RENAMED)
+        return ids[~is_among(ids, np.sort(known))]
 
     def _take_new_nodes(self, count: int) -> None:
         """Nodes that only edges name: each has one column of ones."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cohort_gnn.base.distinct import has_repeats
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
@@ -455,7 +456,7 @@ class Conversion:
         """Labels of nodes with these ids in the order of the nodes, NaN for those of which there is none."""
         nodes = self._labelled_nodes(f"{place}: ids", ids)
         arrays.demand_nodes(f"{place}: ids", nodes, num_nodes)
-        if len(np.unique(nodes)) < len(nodes):
+        if has_repeats(nodes):
             again = ids[np.flatnonzero(np.bincount(nodes, minlength=num_nodes)[nodes] > 1)[0]]
             raise CohortError(place, "an id named once", f"{again} again", "give each node one row")
         if len(nodes) == num_nodes:

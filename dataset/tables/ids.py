@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from cohort_gnn.base.distinct import has_repeats
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.column_names import is_id_name
@@ -75,7 +76,7 @@ def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | N
         with contextlib.suppress(CohortError):  # of bytes that are no texts
             return _integers_of_texts(table, column, is_named)
         return None
-    if numbers.ndim != 1 or not is_named and len(np.unique(numbers)) < len(numbers):
+    if numbers.ndim != 1 or not is_named and has_repeats(numbers):
         return None
     return numbers
 
@@ -92,14 +93,14 @@ def _integers_of_texts(table: TableFile, column: int, is_named: bool) -> np.ndar
         if integers is None:
             return None
         parts.append(integers.to_numpy())
-        if not is_named and (len(parts[0]) < 2 or len(np.unique(parts[-1])) < len(parts[-1])):
+        if not is_named and (len(parts[0]) < 2 or has_repeats(parts[-1])):
             return None
     numbers = np.concatenate(parts) if parts else np.empty(0, np.int64)
-    return numbers if is_named or len(np.unique(numbers)) == len(numbers) > 0 else None
+    return numbers if is_named or len(numbers) > 0 and not has_repeats(numbers) else None
 
 
 def _looks_distinct(table: TableFile, column: int) -> bool:
     """Whether the first rows of a column have integers, none twice."""
     for rows, _ in table.blocks([column], SAMPLE_BYTES, np.int64):
-        return rows.shape[1] == 1 and len(rows) > 1 and len(np.unique(rows)) == len(rows)
+        return rows.shape[1] == 1 and len(rows) > 1 and not has_repeats(rows)
     return False

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.budget import available_host_bytes
@@ -43,7 +44,7 @@ class Reads:
         self.num_batches = sum(count.num_batches for count in counts)
         gpu_nodes = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpu_plans(placed)]
         cliques = [placed.clique(number).gpus for number in range(placed.num_cliques)]
-        self.held = [np.unique(np.concatenate([gpu_nodes[gpu] for gpu in gpus])) for gpus in cliques]
+        self.held = [distinct(*(gpu_nodes[gpu] for gpu in gpus)) for gpus in cliques]
         self.files = files
 
     def drive(self) -> DiskRates:

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
@@ -87,9 +88,7 @@ def _check_memory(spec: RunSpec, data: StoredGraph) -> None:
     assert relation is not None
     num_targets = data.node_types[relation[2]].num_nodes
     times = seed_times(spec, data, seen=True) or {}
-    num_rows, split = max(
-        (len(np.unique(own)) * num_targets, split) for split, own in times.items() if split != "train"
-    )
+    num_rows, split = max((len(distinct(own)) * num_targets, split) for split, own in times.items() if split != "train")
     present = gpu_memory(spec) if resolve_device(spec.device) == "cuda" else available_host_bytes()
     needed = num_rows * spec.hidden * 4
     if present is not None and needed > present // 2:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cohort_gnn.base.distinct import has_repeats
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.cli_parts import edges_missed, span_of
@@ -198,7 +199,7 @@ def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:
         return {"disjoint": True, "draw": draw, "time_window": time_windows(spec, data) or []}
     if task_name(spec) is None or learns_links(spec, data):
         return None
-    repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of(task_of(spec, data)).values())
+    repeats = any(has_repeats(rows.nodes) for rows in rows_of(task_of(spec, data)).values())
     if repeats and spec.sampling == "labor":
         seeds = f"--task {task_name(spec)}, in which a node has several rows, so that each seed has a tree of its own"
         raise CohortError("--sampling labor", "seeds that share nodes", seeds, "leave one of the two options out")

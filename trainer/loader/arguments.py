@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from msgspec import Meta
 
+from cohort_gnn.base.distinct import distinct, has_repeats
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.machine import choose_device
 from cohort_gnn.base.spelling import did_you_mean
@@ -247,10 +248,10 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     ids = ids.astype(np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
-    if not may_repeat and len(np.unique(ids)) != len(ids):
+    if not may_repeat and has_repeats(ids):
         hint = "input_nodes.unique(); or disjoint=True, with which each seed has a tree of its own"
         hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else hint
-        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
+        raise CohortError("input_nodes", "every node once", f"{len(ids) - len(distinct(ids))} duplicates", hint)
     return ids
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import link_rows_of, seen_until
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
@@ -62,7 +63,7 @@ class HeldOutLinks:
             self._places = torch.from_numpy(places.reshape(endpoints.shape))
             self._of_ranked = torch.arange(len(pairs), len(self.seeds))
         else:
-            nodes = np.union1d(endpoints, ids)
+            nodes = distinct(endpoints, ids)
             self.seeds = Seeds(nodes)
             self._places = torch.from_numpy(np.searchsorted(nodes, endpoints))
             self._of_ranked = torch.from_numpy(np.searchsorted(nodes, ids))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.spec.metrics import ranked
 from cohort_gnn.trainer.models.best_targets import SOURCES, best_of, queries_of
 from cohort_gnn.trainer.models.links import LinkDecoder
@@ -45,7 +46,7 @@ class Queries:
         parts = [sources] if times is None else [times, sources]
         unique, first_row, query = np.unique(np.stack(parts, 1), axis=0, return_index=True, return_inverse=True)
         query = query.reshape(-1)
-        keys = np.zeros(0, np.int64) if targets is None else np.unique(query * num_targets + targets)
+        keys = np.zeros(0, np.int64) if targets is None else distinct(query * num_targets + targets)
         counts = np.bincount(keys // num_targets, minlength=len(unique))
         columns = [np.ascontiguousarray(column) for column in unique.T]
         if times is not None and until is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from cohort_gnn.base.distinct import has_repeats
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset.layouts.tables import kind_of, open_table
 from cohort_gnn.dataset.tables import values
@@ -104,7 +105,7 @@ def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndar
         hint = "leave it out; cohort dataset append puts new nodes into a data set"
         raise CohortError(f"--nodes {file}: row {row}", what, repr(named[row].as_py())[:60], hint)
     numbers = nodes.to_numpy().astype(np.int64)
-    if len(np.unique(numbers)) < len(numbers):
+    if has_repeats(numbers):
         again = named[int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])].as_py()
         raise CohortError(f"--nodes {file}", "each node once", f"{again} again", "leave it out the second time")
     return numbers

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cohort_gnn.base.distinct import distinct
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import _native as dataset_native
@@ -382,7 +383,7 @@ def _numbered(own: np.ndarray, sources: list[np.ndarray]) -> tuple[np.ndarray, l
 
 def _union(sets: list[np.ndarray]) -> np.ndarray:
     """int64 [n]: the nodes of a set as they stand, of several, or none, ascending."""
-    return sets[0] if len(sets) == 1 else np.unique(np.concatenate((np.empty(0, np.int64), *sets)))
+    return sets[0] if len(sets) == 1 else distinct(np.empty(0, np.int64), *sets)
 
 
 def _chosen(rows: Tensor, nodes: np.ndarray, wanted: np.ndarray) -> Tensor:

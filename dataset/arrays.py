@@ -18,6 +18,7 @@ EXACT = 1 << 24  # integers up to here are float32
 TIMES_AT_ONCE = 1 << 20
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 MATRIX_HINT = "edges, weights = torch_geometric.utils.to_edge_index({}); "  # of COO, CSR, CSC and SparseTensor
+NO_NODES_HINT = "leave it out: data.node_type_subgraph([name for name in data.node_types if data[name].num_nodes])"
 ADJ_HINT = (
     MATRIX_HINT.format("data.adj_t")
     + "data.edge_index = edges.flip(0); data.edge_weight = weights  # which can stay out if all are 1"

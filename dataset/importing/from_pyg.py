@@ -226,6 +226,8 @@ def _target_of(data: Any, target: str | None) -> str:
 
 def _nodes(type_: str, store: Any) -> Nodes:
     x, count = store.get("x"), store.get("num_nodes")
+    if count == 0 or (count is None and np.shape(x)[:1] == (0,)):
+        raise CohortError(type_, "a node type with nodes", "none", arrays.NO_NODES_HINT)
     if x is not None:
         tensors.demand_rows(f"{type_}.x", x, count)
         rows, num_nodes = tensors.rows_of(f"{type_}.x", x)
@@ -233,7 +235,7 @@ def _nodes(type_: str, store: Any) -> Nodes:
     if count is None and store.get("y") is not None:
         count = len(store["y"])
     if count is None or int(count) < 1:
-        actual = "none of them" if count is None else f"num_nodes = {int(count)}"
+        actual = "none of them" if count is None else f"num_nodes = {count}"
         hint = f"data[{type_!r}].num_nodes = ...; nodes without features need no x"
         raise CohortError(type_, "x, or a num_nodes of at least 1", actual, hint)
     return Nodes(int(count))

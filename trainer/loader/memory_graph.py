@@ -15,7 +15,7 @@ from torch_geometric.data.storage import BaseStorage
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.channel.run_folder import RunFolder
 from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
-from cohort_gnn.dataset.arrays import ADJ_HINT, edge_times, edge_weights, times_of_sources
+from cohort_gnn.dataset.arrays import ADJ_HINT, NO_NODES_HINT, edge_times, edge_weights, times_of_sources
 from cohort_gnn.dataset.importing.tensors import demand_rows, ends_of
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType
 from cohort_gnn.spec.run import weights_beside_shares
@@ -314,7 +314,8 @@ def _count(name: Name, store: BaseStorage) -> int:
     if not store.num_nodes:
         at = "data" if name is None else f"data[{name!r}]"
         actual = "none of them" if store.num_nodes is None else "num_nodes = 0"
-        raise CohortError(_place("nodes", name), "x, or a num_nodes of at least 1", actual, f"{at}.num_nodes = ...")
+        hint = f"{at}.num_nodes = ..." if store.num_nodes is None or name is None else NO_NODES_HINT
+        raise CohortError(_place("nodes", name), "x, or a num_nodes of at least 1", actual, hint)
     return int(store.num_nodes)
 
 

@@ -44,7 +44,8 @@ class HGTRules:
             num_targets: how many first nodes of each type get rows; None: all.
         """
         if hasattr(self.kqv_lin, "_hook"):  # lazy: as PyG's before its first call
-            self.kqv_lin.initialize_parameters(self.kqv_lin, (x_dict,))
+            a_row = {name: rows.new_empty(1, rows.shape[1]) for name, rows in x_dict.items()}  # it reads one's width
+            self.kqv_lin.initialize_parameters(self.kqv_lin, (a_row,))
         num_targets = num_targets or {name: rows.shape[0] for name, rows in x_dict.items()}
         source_types = {name[0] for name in edge_index_dict}
         keys_and_values = {

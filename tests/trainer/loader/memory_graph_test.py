@@ -208,7 +208,7 @@ def test_subclasses_of_data_are_read(shm):
             assert torch.equal(batch.ptr, joined.ptr)
 
 
-def test_edges_and_nodes_that_are_none(shm):
+def test_edges_and_nodes_that_are_none(shm, tmp_path):
     data = Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3))
     with NeighborLoader(data, [2], device="cpu") as loader:
         assert [batch.edge_attr.shape for batch in loader] == [(0, 3)] * 2
@@ -218,6 +218,14 @@ def test_edges_and_nodes_that_are_none(shm):
     ):
         with pytest.raises(CohortError, match="nodes: expected x, or a num_nodes of at least 1"):
             NeighborLoader(data, [2], device="cpu")
+    typed = graph_of(True)
+    typed["none"].x = torch.ones(0, 2)
+    for refuse in (
+        lambda: NeighborLoader(typed, [2], "node"),
+        lambda: from_pyg(typed, tmp_path / "out", target="node"),
+    ):
+        with pytest.raises(CohortError, match=r"none: expected .*\n.*data.node_type_subgraph\(\["):
+            refuse()
     more = Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), num_nodes=3)
     with pytest.raises(CohortError, match="x: expected num_nodes = 3 rows, found 2"):
         NeighborLoader(more, [2], device="cpu")

@@ -501,6 +501,14 @@ def test_lazy_layers_begin_with_the_same_weights(kind):
     assert_as_close(*outs)
 
 
+def test_a_lazy_hgt_takes_a_node_type_without_nodes():
+    layer = LAZY["hgt"]()
+    assert accelerate(layer).replaced == [""]
+    edges = dict.fromkeys(layer.edge_types, torch.empty(2, 0, dtype=torch.int64))
+    found = layer({"a": torch.randn(3, 7), "b": torch.randn(0, 5)}, edges)
+    assert found["a"].shape == (3, 4) and found["b"].shape == (0, 4)
+
+
 @pytest.mark.parametrize("width", [6, 9])
 def test_rows_of_another_width_than_those_of_edges_are_refused(width):
     layer = pyg.GINEConv(nn.LazyLinear(4) if width == 6 else nn.Linear(7, 4), edge_dim=3)

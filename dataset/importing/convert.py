@@ -473,8 +473,10 @@ class Conversion:
     def _num_classes(self, labels: np.ndarray) -> int:
         count = arrays.num_outputs(labels)
         arrays.demand_few_classes("labels", count, len(labels))
-        declared = self._fitting.num_classes or self.graph.num_classes
-        return count if declared is None or self.options.task != "classification" else declared
+        if self.options.task != "classification":
+            return count
+        place = self.graph.labels.place if self.graph.labels else "labels"
+        return self._fitting.num_classes(place, labels) or self.graph.num_classes or count
 
     def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
         """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""

@@ -14,6 +14,7 @@ from cohort_gnn.dataset.columns import Columns, RelationColumns, read_columns, w
 from cohort_gnn.dataset.components import Components, read_components
 from cohort_gnn.dataset.layouts.streams import Rows
 from cohort_gnn.dataset.reader import is_dataset
+from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns, are_bools
 from cohort_gnn.spec.graph import EdgeType
 
@@ -102,12 +103,20 @@ class Fitting:
         if before and names and before != names:
             hint = "its model's outputs stand in this order: name the columns so"
             raise CohortError(place, f"the labels of {self._where}: {', '.join(before)}", ", ".join(names), hint)
-        self._new.classes = list(names)
+        self._new.classes = list(names or before)  # of numbers of classes, too
 
-    @property
-    def num_classes(self) -> int | None:
-        """The number of classes with names."""
-        return len(self._new.classes) or None
+    def num_classes(self, place: str, labels: np.ndarray) -> int | None:
+        """The number of classes that have names, or that the data set before has, which has all of `labels`; None: it
+        is open."""
+        known = len(self._new.classes)
+        if self._before is not None and not known:
+            before = open_dataset(self._where)
+            known = before.num_classes if before.task == "classification" else 0
+        if known and len(bad := np.flatnonzero(labels >= known)):
+            hint = "its models have no output for others: leave the row without a label (-1)"
+            expected = f"a class in [0, {known})" + ("" if self._before is None else f", those of {self._where}")
+            raise CohortError(f"{place}[{bad[0]}]", expected, str(labels[bad[0]]), hint)
+        return known or None
 
     def unknown_told(self) -> list[str]:
         """Lines about the rows, once all were read, whose categories the data set before does not know."""

@@ -182,6 +182,19 @@ def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
         made(tmp_path / "far", features, later.assign(income=1e20), options={"columns_from": before.path})
 
 
+@pytest.mark.parametrize("names", [["a", "b", "c"], None])
+def test_numbers_of_classes_of_next_month_are_those_of_this_one(tmp_path, names):
+    """A model of this month has an output for each of its classes, whichever of them come again."""
+    classes = ROWS % 3 if names is None else np.array(names)[ROWS % 3]
+    before = made(tmp_path / "may", ["age"], USERS.assign(fraud=classes))
+    options = {"columns_from": before.path}
+    after = made(tmp_path / "june", ["age"], USERS.assign(fraud=ROWS % 2), options=options)
+    assert after.num_classes == 3 and after.y.tolist() == (ROWS % 2).tolist()
+    assert read_columns(after.path).classes == (names or [])
+    with pytest.raises(CohortError, match=r"column fraud\[5\]: expected a class in \[0, 3\), those of .*may, found 3"):
+        made(tmp_path / "july", ["age"], USERS.assign(fraud=np.where(ROWS == 5, 3, 0)), options=options)
+
+
 def test_dates_that_have_a_time_of_the_day_show_it(tmp_path):
     """date64 counts milliseconds, and other programs do not round them."""
     moments = pa.array([86_400_000 * 31 + 3_600_000 * 5 + 7] * V, pa.date64())

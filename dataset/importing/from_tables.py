@@ -214,7 +214,7 @@ def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
         for name in UNORDERED:
             if callable(read := getattr(table, name, None)):
                 return _stream_of(read(), place)
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         actual = why(error, ": ".join(map(str, error.args)))[:300]
         raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", actual, TYPE_HINT) from error
     raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", _named(table), _cure_of(table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -308,7 +309,8 @@ def demand_part_order(table: TableFile) -> None:
     """Raises CohortError for parts of a table whose names leave it open which rows come first, where that matters."""
     if isinstance(table, Parts) and table.has_open_order:
         expected = "parts whose names sort as their numbers do, since row i is node or edge i"
-        actual = shortened([file.name for file in table.files])
+        folder = os.path.commonpath(table.files)
+        actual = shortened([os.path.relpath(file, folder) for file in table.files])
         hint = "give the numbers leading zeros (part-02, part-10); of nodes, --id-column says whose rows are whose"
         raise CohortError(str(table.path), expected, actual, hint)
 

@@ -298,6 +298,9 @@ def test_what_is_wrong_is_named(tmp_path):
         frame = pd.DataFrame({"odd": pd.Series(odd), "age": [1.0, 2.0]})
         error = refused(tmp_path, {"user": {"table": frame, "features": ["age"]}}, edges)
         assert "column odd" in error.found and error.place == "from_tables: nodes.user" and "astype" in error.hint
+    frame = pd.DataFrame({"odd": [2**70, 1], "age": [1.0, 2.0]})  # beyond what Arrow counts
+    error = refused(tmp_path, {"user": {"table": frame, "features": ["age"]}}, edges)
+    assert "too large" in error.found and error.place == "from_tables: nodes.user" and "astype" in error.hint
     keys = NODE_KEYS | {"id": ["user", "visits"], "features": ["age"]}
     error = refused(tmp_path, {"user": {"table": USERS, **keys}}, edges)
     assert "(nodes.user: columns user, visits)" in error.expected

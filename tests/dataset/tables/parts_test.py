@@ -152,6 +152,10 @@ def test_an_order_that_names_leave_open_is_refused(tmp_path):
     assert [path.name for path in part_files(rows)][:3] == ["data_0.parquet", "data_1.parquet", "data_2.parquet"]
     error = refusal(edges, features=rows)
     assert error.place == str(rows) and "part-02" in error.hint
+    for day in (9, 10):
+        split(ROWS[["a", "b"]], tmp_path / "days" / f"day={day}", [])
+    error = refusal(edges, features=tmp_path / "days")
+    assert error.found == "day=9/part-00000.parquet, day=10/part-00000.parquet"
     by_id = split(ROWS.iloc[::-1], tmp_path / "by-id", list(range(5, 60, 5)), "data_{}.parquet")
     data = imported(edges, features=by_id, id_column={"features": "id"})
     ids = np.load(data.path / "id_of_node.npy")

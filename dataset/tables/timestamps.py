@@ -100,7 +100,6 @@ def timestamps(place: str, array: pa.ChunkedArray, zone: str | None, first: int)
     import pyarrow.compute as pc
 
     stamps = _parsed(place, array, first)
-    _demand_years(place, stamps, first)
     if pa.types.is_date(stamps.type):
         return stamps.cast(pa.timestamp("ms"))  # date64 may have a time of the day
     if stamps.type.tz is None:
@@ -248,6 +247,7 @@ def _parsed(place: str, array: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
     if array.null_count:
         raise _missing(place, array, "a timestamp", first)
     if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+        _demand_years(place, array, first)
         return array
     if not values.is_text(array.type):
         numbers = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)

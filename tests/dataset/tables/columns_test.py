@@ -440,6 +440,7 @@ WRONG_TIMES = {
         {"time": "dates", "time_unit": "days", "time_zone": "Europe/Berlin"},
         "a whole number of days, found 2024-03-01\n.*a shorter unit: s,.*; or leave time_zone .--time-zone. out",
     ),
+    "infinity of DuckDB": ({"time": "never", "time_unit": "us", "time_zone": "UTC"}, "row 3: expected a year from"),
     "dates with a zone": (
         {"time": "zoned", "time_unit": "days"},
         'a timestamp, found "2024-03-01Z"\n.*a date has no zone.*strptime',
@@ -455,6 +456,7 @@ def test_times_that_may_be_read_in_two_ways_are_refused(case, tmp_path):
         instants=PAYMENTS["at"].dt.tz_localize("UTC"),
         dates=PAYMENTS["at"].dt.date,
         zoned=PAYMENTS["at"].dt.strftime("%Y-%m-%dZ"),
+        never=pd.Series(np.where(np.arange(E) == 3, 2**63 - 1, 0), dtype="timestamp[us][pyarrow]"),
     )
     node = {"table": USERS, "features": ["age"]} | KEYS
     with pytest.raises(CohortError, match=message):

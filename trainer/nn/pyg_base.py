@@ -48,32 +48,40 @@ class Checked:
         """(what is expected, what is found) where PyG's layer has arguments or steps that this one does not take."""
         if own := _own_step(layer):
             return "PyG's steps alone", f"{own}() of its own"
-        if cls.aggregations and layer.aggr not in cls.aggregations:
-            return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {layer.aggr!r}"
-        if cls.aggregations and (module := type(layer.aggr_module).__name__) != MODULES[layer.aggr]:
-            return f"the {MODULES[layer.aggr]} of aggr {layer.aggr!r}", f"aggr_module {module}"
-        if getattr(layer, "cached", False):
+        own = vars(layer)  # attributes of modules are slow, and this is looked at in each call
+        aggr, flow = own["aggr"], own["flow"]
+        if cls.aggregations and aggr not in cls.aggregations:
+            return f"aggr {' or '.join(map(repr, cls.aggregations))}", f"aggr {aggr!r}"
+        if cls.aggregations and (module := type(own["_modules"]["aggr_module"]).__name__) != MODULES[aggr]:
+            return f"the {MODULES[aggr]} of aggr {aggr!r}", f"aggr_module {module}"
+        if own.get("cached"):
             return "cached=False", "cached=True"
-        if getattr(layer, "dropout", 0.0) >= 1:
+        if own.get("dropout", 0.0) >= 1:
             return "dropout below 1", f"dropout {layer.dropout}"
-        return None if layer.flow == "source_to_target" else ("flow source_to_target", f"flow {layer.flow}")
+        return None if flow == "source_to_target" else ("flow source_to_target", f"flow {flow}")
 
 
 def _pygs_class(layer: Checked) -> type:
     return next(kind for kind in type(layer).__mro__ if kind.__module__.startswith("torch_geometric."))
 
 
+_STEPS = ("message", "aggregate", "message_and_aggregate", "update", "edge_update")
+_WHOLE_STEPS = ("propagate", "edge_updater")  # PyG writes some for each class, and sets them for explanations
+
+
 def _own_step(layer: pyg.MessagePassing) -> str | None:
     """A step of the layer, of its class or of a class of PyG's that is not as PyG has it."""
-    for step in ("message", "aggregate", "message_and_aggregate", "update", "edge_update"):
-        if not str(getattr(getattr(layer, step), "__module__", "")).startswith("torch_geometric."):
+    own, kind = vars(layer), type(layer)
+    for step in _STEPS:
+        if step in own or getattr(getattr(kind, step), "__module__", "")[:16] != "torch_geometric.":
             return step
-    for step in ("propagate", "edge_updater"):  # PyG writes some for each class, and sets them for explanations
-        made = {
-            vars(kind).get(name) for kind in type(layer).__mro__ for name in (step, f"_orig_{step}", f"_jinja_{step}")
-        }
-        if step in vars(layer) and getattr(vars(layer)[step], "__func__", step) not in made:
-            return step
+    for step in _WHOLE_STEPS:
+        if step in own:
+            names = (step, f"_orig_{step}", f"_jinja_{step}")
+            if getattr(own[step], "__func__", step) not in {
+                vars(each).get(name) for each in kind.__mro__ for name in names
+            }:
+                return step
     return None
 
 

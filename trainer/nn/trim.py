@@ -78,7 +78,8 @@ def trim_by_hops(model: nn.Module) -> None:
 
 def has_message_hooks(layer: nn.Module) -> bool:
     """Whether a layer of PyG's has hooks on the steps of its messages."""
-    return any(getattr(layer, name) for name in _HOOKS)
+    own = vars(layer)
+    return any(own[name] for name in _HOOKS)
 
 
 def has_plain_parts(layer: nn.Module) -> bool:

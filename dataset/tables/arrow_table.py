@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset.tables.ahead import ahead, one_ahead
+from cohort_gnn.dataset.tables.known_files import known_file
 from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ GROUPS_AHEAD = 2
 # Columns are read through small buffers: what is decompressed stays in a cache of the processor.
 READ_OPTIONS = {"buffer_size": 1 << 16, "pre_buffer": False}
 SIGNATURE_BYTES = 28  # behind the footer of an encrypted Parquet file that is itself not encrypted
+STREAM = b"\xff\xff\xff\xff"  # before its messages
 ENCRYPTED_HINT = "write it without encryption, or pass to cohort.from_tables what pyarrow reads of it with its keys"
 MOST_ROWS = 1 << 17  # of integers and texts at once: on their way to the sorter they stay in a cache of the processor
 
@@ -48,8 +50,7 @@ class ArrowTable(TableFile):
         try:
             schema = self._open()
         except self._errors as error:
-            actual = "another, or one that is cut off"
-            raise CohortError(str(path), self.format, actual, "copy it again, or write it again") from error
+            raise CohortError(str(path), self.format, *_other_kind(self.path, self.format)) from error
         self.names = self.titles = list(schema.names)
         twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
         if twice is not None:  # Arrow reads columns by name
@@ -218,6 +219,18 @@ class ArrowRows(ArrowFile):
 
     def _read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         yield from self._table.select(names).to_batches()
+
+
+def _other_kind(path: Path, format: str) -> tuple[str, str]:
+    """What a file is that cannot be opened as one of this format, and the cure."""
+    known = known_file(path)
+    if known is not None and known[0] != format:
+        return known
+    with open(path, "rb") as file:
+        if file.read(4) == STREAM:
+            read = f"pyarrow.ipc.open_stream('{path.name}').read_all()"
+            return "a stream of Arrow", f"pyarrow.feather.write_feather({read}, 'table.feather') makes a file of it"
+    return "another, or one that is cut off", "copy it again, or write it again"
 
 
 def _index(schema: pa.Schema) -> list:

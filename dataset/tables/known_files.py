@@ -24,7 +24,7 @@ KNOWN = [
     (b"PK\x03\x04", "a zip archive (.npz, .pt, .xlsx)", ZIP_CURE),
     (b"\x89HDF\r\n", "an HDF5 file", "numpy.save('x.npy', h5py.File('{}')[NAME][:])"),
     (b"ARROW1", "an Arrow (Feather) file", "give it a name that ends in .feather"),
-    (b"FEA1", "a Feather file", "pandas.read_feather('{}').to_parquet('table.parquet')"),
+    (b"FEA1", "a Feather file of version 1", "pandas.read_feather('{}').to_parquet('table.parquet')"),
     (b"ORC", "an ORC file", "pandas.read_orc('{}').to_parquet('table.parquet')"),
     (b"\x1f\x8b", "data compressed by gzip", "give it a name that ends in .csv.gz, or run gunzip on it"),
     (b"BZh", "data compressed by bzip2", "give it a name that ends in .csv.bz2, or run bunzip2 -k {}"),

@@ -311,3 +311,22 @@ def test_times_that_divide_nothing_are_refused(tmp_path):
     from_tables(tmp_path / "plain", nodes={"user": ONES}, edges=plain)
     with pytest.raises(CohortError, match="edges with times"):
         split_links(tmp_path / "plain", tmp_path / "split", by_time=True)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "found", "cure"),
+    [
+        (".arrow", b"PAR1...", "a Parquet file", "ends in .parquet"),
+        (".parquet", b"ARROW1..", "an Arrow (Feather) file", "ends in .feather"),
+        (".feather", b"FEA1....", "a Feather file of version 1", "pandas.read_feather('e.feather')"),
+        (".arrow", b"\xff\xff\xff\xff\x10\0\0\0", "a stream of Arrow", "pyarrow.ipc.open_stream('e.arrow')"),
+        (".parquet", b"src,dst\n0,1\n", "a text", "ends in .csv"),
+        (".parquet", b"PAR1 and nothing else", "another, or one that is cut off", "copy it again"),
+        (".arrow", b"", "another, or one that is cut off", "copy it again"),
+    ],
+)
+def test_a_file_of_another_kind_than_its_name_says_is_named(tmp_path, suffix, content, found, cure):
+    (tmp_path / f"e{suffix}").write_bytes(content)
+    with pytest.raises(CohortError) as error:
+        import_graph(tmp_path / f"e{suffix}", tmp_path / "out", inputs=SourceOptions(features="ones"))
+    assert error.value.found == found and cure in error.value.hint

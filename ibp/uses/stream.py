@@ -1,6 +1,7 @@
 """stream_module: weights of a PyTorch module stay encoded in host memory, and are decoded as its layers need them."""
 
 import functools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -105,6 +106,18 @@ class Buffer:
     free: Any = None
 
 
+def _uncompiled(method):
+    """The method, which is no part of a compiled module: other memory would take the place of the buffers. Torch's
+    compiler is imported by whoever compiles, which takes seconds."""
+
+    @functools.wraps(method)
+    def call(*arguments):
+        called = torch.compiler.disable(method) if "torch._dynamo" in sys.modules else method
+        return called(*arguments)
+
+    return call
+
+
 class WeightStream:
     """Decodes the weights of layers before they are called. `stream_module` makes it.
 
@@ -149,6 +162,7 @@ class WeightStream:
         staging = sum(buffer.decoded.numel() + buffer.encoded.numel() for buffer in self._buffers)
         return StreamStats(len(self._layers), decoded, stored, self._kept_bytes, staging, self._decoded, self._waits)
 
+    @_uncompiled
     def _begin(self, layer: Layer, module: nn.Module, arguments) -> None:
         if module.training or torch.is_grad_enabled():
             actual = "a module in training" if module.training else "gradients"
@@ -168,6 +182,7 @@ class WeightStream:
             weight.parameter.data = _view(buffer.decoded, weight)
         self._decode_ahead(layer)
 
+    @_uncompiled
     def _end(self, layer: Layer, module: nn.Module, arguments, output):
         kept = output if layer.buffer is None else _outside(output, layer.buffer)
         self._release(layer)
@@ -181,6 +196,7 @@ class WeightStream:
             if self._on_gpu:
                 layer.buffer.free.record(torch.cuda.current_stream(self._device))
 
+    @_uncompiled
     def release_all(self, module: nn.Module, arguments) -> None:
         """Before a call of the whole module: no layer is in use, also where an interrupt has ended the last call."""
         for layer in self._layers:

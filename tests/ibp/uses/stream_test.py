@@ -113,6 +113,20 @@ def test_a_module_that_was_converted_later_is_refused():
             called(torch.zeros(2, 8).half())
 
 
+@pytest.mark.parametrize("compiled_first", [False, True])
+def test_a_compiled_module_streams(compiled_first):
+    """With a backend that makes memory of its own for what hooks would write to."""
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8)
+    streamed = copy.deepcopy(model)
+    if compiled_first:
+        streamed[0].compile(backend="aot_eager")
+    streamed = ibp.stream_module(streamed, "cpu", min_bytes=1)
+    called = streamed if compiled_first else torch.compile(streamed, backend="aot_eager")
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(called(x), model(x))
+
+
 def test_other_orders_are_learned():
     class Branches(nn.Module):
         def __init__(self):

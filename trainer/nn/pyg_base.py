@@ -79,7 +79,7 @@ def _own_step(layer: pyg.MessagePassing) -> str | None:
         if step in own:
             names = (step, f"_orig_{step}", f"_jinja_{step}")
             if getattr(own[step], "__func__", step) not in {
-                vars(each).get(name) for each in kind.__mro__ for name in names
+                vars(base).get(name) for base in kind.__mro__ for name in names
             }:
                 return step
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -226,7 +227,7 @@ def _other_kind(path: Path, format: str) -> tuple[str, str]:
     known = known_file(path)
     if known is not None and known[0] != format:
         return known
-    with open(path, "rb") as file:
+    with open(path if path.is_file() else os.devnull, "rb") as file:
         if file.read(4) == STREAM:
             read = f"pyarrow.ipc.open_stream('{path.name}').read_all()"
             return "a stream of Arrow", f"pyarrow.feather.write_feather({read}, 'table.feather') makes a file of it"

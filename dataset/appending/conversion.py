@@ -413,7 +413,7 @@ class Appending(Conversion):
         return count
 
     def _with_ids(self, relation: EdgeType, error: CohortError) -> CohortError:
-        """The error with the ids of the ends of the edge that it names."""
+        """The error with the ids of the ends of the edge that it names, in the direction that the source has."""
         if relation in self._by_source and "ascending order" in error.expected:
             hint = f"append the edges of {', '.join(relation)}, too: the first import had them from its source"
             return CohortError(error.place, error.expected, error.found, hint)
@@ -424,6 +424,7 @@ class Appending(Conversion):
         for type_, node in zip(relation[::2], map(int, numbers.groups()), strict=True):
             ids = original_ids(self.old.path, type_)
             names.append(str(node if ids is None or node >= len(ids) else ids[node]))
+        names = names[::-1] if self._treatment().transpose else names
         return CohortError(error.place, error.expected, f"edge {' -> '.join(names)}", error.hint)
 
     def _widen(self, file: Path, dtype: np.dtype) -> None:

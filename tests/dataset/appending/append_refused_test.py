@@ -45,13 +45,14 @@ ARRAYS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Arrays, and data sets: plain, weighted (equal edges merged), ids, components, unknown (none was), typed."""
+    """Arrays, and data sets: plain, turned, weighted (edges merge), ids, components, unknown (was none), typed."""
     folder = tmp_path_factory.mktemp("refused")
     for name, array in ARRAYS.items():
         np.save(folder / f"{name}.npy", array)
     inputs = SourceOptions(features=folder / "x.npy", labels=folder / "y.npy")
     edges = folder / "edges.npy"
     import_graph(edges, folder / "plain", inputs=inputs)
+    import_graph(edges, folder / "turned", inputs=inputs, transpose=True)
     weighted = SourceOptions(features=folder / "x.npy", edge_weights=folder / "weights.npy")
     import_graph(edges, folder / "weighted", inputs=weighted, undirected=True)
     with_ids = SourceOptions(features=folder / "x.npy", node_ids=folder / "ids.npy")
@@ -111,6 +112,7 @@ CASES = {
         "expected edges that the data set has, found edge 3 -> 0",
         "",
     ),
+    "no edge to remove, turned": ("turned", {"remove_edges": "gone"}, "found edge 3 -> 0", "leave it out"),
     "no edge to remove, by ids": ("ids", {"remove_edges": "id_gone"}, "found edge 13 -> 10", "leave it out"),
     "weights missing": ("weighted", {"edges": "edges"}, "expected edges with weights", "--edge-weights FILE"),
     "not a number": ("weighted", {"edges": "edges", "edge_weights": "nan"}, "expected a finite number", "nan_to_num"),

@@ -423,7 +423,8 @@ def _parts(table: TableFile, column: int) -> list[np.ndarray]:
             numbers = []
             for name in names.dictionary.to_pylist():
                 if str(name).lower() not in PARTS:
-                    raise CohortError(table.place(column), "train, val, test or nothing", repr(name))
+                    hint = "replace({0: 'train', 1: 'val', 2: 'test'}) in pandas, or CASE in SQL, renames others"
+                    raise CohortError(table.place(column), "train, val, test or nothing", repr(name), hint)
                 numbers.append(PARTS[str(name).lower()])
             indices = names.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
             parts.append(np.array([*numbers, -1])[indices])

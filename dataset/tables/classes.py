@@ -37,6 +37,11 @@ def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) 
     """
     import pyarrow as pa
 
+    if classes is not None and (not classes or len(set(classes)) < len(classes)):
+        again = next((name for name in classes if list(classes).count(name) > 1), None)
+        actual = "none" if again is None else f"{again} again"
+        hint = "name each text of the column once, in the order of the classes; or leave classes out"
+        raise CohortError(f"{table.place(column)}: classes", "each class once", actual, hint)
     parts = [array for (array,), _ in table.pieces([column], "texts", READ_AT_ONCE)]
     types = {values.type_of_values(part.type) for part in parts} - {pa.null()}  # of several files, they may differ
     if types == {pa.bool_()} and classes is None:

@@ -23,6 +23,11 @@ def float32(column: Column) -> np.ndarray | None:
     return out
 
 
+def float64(column: Column) -> np.ndarray:
+    """float64 [n] of a column of numbers, NaN where one is missing: what is standardized."""
+    return np.array([np.nan if value is None else float(value) for value in column.values])
+
+
 def matrix(columns: Sequence[Column]) -> np.ndarray | None:
     parts = [float32(column) for column in columns]
     return None if any(part is None for part in parts) else np.stack(parts, axis=1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import yaml
-from compare import edges_unlike, float32, unlike
+from compare import edges_unlike, float32, float64, unlike
 from frames import Column, Frame, Kinds
 
 from cohort_gnn.dataset import open as open_dataset
@@ -129,7 +129,7 @@ def _name_of_relation(draw: random.Random, kinds: Kinds) -> str:
 def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
     column = kinds.numbers(name, count)
     entry = {"column": name, "nulls": draw.choice(("refuse", "zero", "mean")), "standardize": draw.random() < 0.4}
-    values = float32(column)
+    values = float64(column) if entry["standardize"] else float32(column)
     if values is None:
         return column, entry, None
     missing = np.isnan(values)  # pandas writes NaN as null; else it is refused
@@ -142,6 +142,8 @@ def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: 
     kinds.traps += ["fitted to large numbers"] if needs_some and np.abs(known).max() > 1e15 else []
     exact = np.where(missing, (known.mean() if entry["nulls"] == "mean" else 0), values.astype(np.float64))
     if entry["standardize"]:
+        if abs(known.mean()) >= 2**53 and known.std() < 2**16 * np.spacing(abs(known.mean())):
+            return column, entry, None  # float64 does not tell them apart
         exact = (exact - known.mean()) / (known.std() or 1)
     parts = [exact.astype(np.float32)] + ([] if entry["nulls"] == "refuse" else [missing.astype(np.float32)])
     return column, entry, np.stack(parts, axis=1)

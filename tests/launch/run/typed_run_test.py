@@ -18,7 +18,7 @@ EPOCHS = 6
 OTHERS = [
     ["--model", "rgcn", "--norm", "batch"],
     ["--model", "rgat", "--heads", "2"],
-    ["--model", "hgt", "--norm", "layer", "--fanout", "8,8", "--lr", "0.01"],
+    ["--model", "hgt", "--norm", "layer", "--fanout", "8,8", "--lr", "0.02"],
 ]
 
 

@@ -56,11 +56,12 @@ class Moments:
         if not self._rest:
             return self._joined
         rows = np.concatenate(self._rest)
-        mean = rows.mean(axis=0)
-        squares = ((rows - mean) ** 2).sum(axis=0)
-        before, mean_before, squares_before = self._joined
-        if not before:
-            return len(rows), mean, squares
-        total, delta = before + len(rows), mean - mean_before
-        squares = squares_before + squares + delta**2 * (before * len(rows) / total)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity, or NaN, says so
+            mean = rows.mean(axis=0)
+            squares = ((rows - mean) ** 2).sum(axis=0)
+            before, mean_before, squares_before = self._joined
+            if not before:
+                return len(rows), mean, squares
+            total, delta = before + len(rows), mean - mean_before
+            squares = squares_before + squares + delta**2 * (before * len(rows) / total)
         return total, mean_before + delta * (len(rows) / total), squares

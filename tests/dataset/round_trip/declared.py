@@ -129,6 +129,8 @@ def _name_of_relation(draw: random.Random, kinds: Kinds) -> str:
 def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
     column = kinds.numbers(name, count)
     entry = {"column": name, "nulls": draw.choice(("refuse", "zero", "mean")), "standardize": draw.random() < 0.4}
+    if pa.types.is_float16(column.type) or pa.types.is_float32(column.type):
+        entry["standardize"] = False  # texts have other numbers than these, and float64 reads them
     values = float64(column) if entry["standardize"] else float32(column)
     if values is None:
         return column, entry, None
@@ -142,8 +144,10 @@ def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: 
     kinds.traps += ["fitted to large numbers"] if needs_some and np.abs(known).max() > 1e15 else []
     exact = np.where(missing, (known.mean() if entry["nulls"] == "mean" else 0), values.astype(np.float64))
     if entry["standardize"]:
-        if abs(known.mean()) >= 2**53 and known.std() < 2**16 * np.spacing(abs(known.mean())):
-            return column, entry, None  # float64 does not tell them apart
+        with np.errstate(over="ignore"):
+            mean, deviation = known.mean(), known.std()
+        if not np.isfinite(deviation) or abs(mean) >= 2**53 and deviation < 2**16 * np.spacing(abs(mean)):
+            return column, entry, None  # float64 does not hold their squares, or tell them apart
         exact = (exact - known.mean()) / (known.std() or 1)
     parts = [exact.astype(np.float32)] + ([] if entry["nulls"] == "refuse" else [missing.astype(np.float32)])
     return column, entry, np.stack(parts, axis=1)

@@ -123,6 +123,14 @@ def test_a_number_that_all_training_rows_have_is_standardized_to_0(number, tmp_p
     np.testing.assert_array_equal(data.x[:, 0], np.float32(np.where(PARTS == "test", 2, 0)))
 
 
+def test_numbers_whose_squares_float64_does_not_hold_are_refused(tmp_path):
+    """Their deviation was infinity, which columns.json cannot have: nothing read the data set again."""
+    users = USERS.assign(large=np.where(PARTS == "train", 3e180, -1.0) * np.arange(len(USERS)))
+    with pytest.raises(CohortError, match="column large: expected numbers below 1e154, .*found larger ones") as refusal:
+        made(tmp_path / "out", [{"column": "large", "standardize": True}], users)
+    assert "divide all of them" in refusal.value.hint and not (tmp_path / "out").exists()
+
+
 def test_categories_are_those_of_the_training_rows(tmp_path):
     users = USERS.assign(country=np.where(TRAIN, USERS["country"].fillna("de"), "xx"))
     data = made(tmp_path / "out", [{"column": "country", "kind": "category"}], users)

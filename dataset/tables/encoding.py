@@ -219,8 +219,8 @@ class _Statistics:
                 raise CohortError(self._place, expected, actual, hint)
 
     def _demand_told_apart(self, means: np.ndarray, deviations: np.ndarray) -> None:
-        """Raises CohortError for numbers from 2^53 on that differ by little more than float64 rounds, such as ids, and for
-        numbers whose squares it does not hold."""
+        """Raises CohortError for numbers from 2^53 on that differ by little more than float64 rounds, such as ids, and
+        for numbers whose squares it does not hold."""
         if not np.isfinite(deviations).all():
             hint = "divide all of them by one number, or leave the column out"
             raise CohortError(self._place, "numbers below 1e154, whose squares float64 holds", "larger ones", hint)
